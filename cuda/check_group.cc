@@ -45,7 +45,7 @@ constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, R
                              ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
-// Values near one, so that no operation gives NaN.
+// Random elements near one, so that no reduction gives NaN.
 template <typename Random>
 Bytes values(DataType type, std::size_t count, Random& random) {
   Bytes bytes(count * comm::size_of(type));

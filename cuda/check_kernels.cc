@@ -175,7 +175,7 @@ class Comparison {
   long failures() const { return failures_; }
 
  private:
-  static constexpr int kRanks = 8;  // most ranks with the largest buffers
+  static constexpr int kRanks = 8;  // the highest number of ranks with the largest buffers
   static constexpr std::size_t kWidest = 8;
   static constexpr std::size_t kSpace = kRanks * (kLarge * kWidest + 4096);
 

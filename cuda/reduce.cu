@@ -1,7 +1,7 @@
 // Reductions on the device: one kernel a call, with the bits of comm::reduce::run.
 //
-// Elements, operations and the choice among them are the host's (elements.inl, choice.inl). nvcc must round every
-// operation on its own, as -ffp-contract=off does on the host: cuda/CMakeLists.txt has the flags.
+// The element types, the operations and the choice of a kernel come from the host's source (elements.inl, choice.inl).
+// nvcc must round every operation on its own, as -ffp-contract=off does on the host: cuda/CMakeLists.txt has the flags.
 //
 // A thread reads 16 bytes of every input, folds them in the order of the inputs, and writes 16 bytes of every output.
 // This is right in place too, because no other thread reads or writes these bytes.
@@ -76,7 +76,8 @@ struct Vector {
   Storage at[kWidth];
 };
 
-// How many inputs are read ahead where the compiler does not know their number: vectors of bytes fill more registers.
+// The number of inputs that are read before they are folded, if the compiler does not know the number of all inputs. It
+// is smaller for elements of one byte, because their vectors need more registers.
 template <typename Storage>
 constexpr int kReadAhead = sizeof(Storage) == 1 ? 2 : 4;
 
@@ -225,7 +226,7 @@ void run_pass(const Pass& pass, Finish finish) {
   using A = typename Element::Accumulator;
   constexpr bool kFloatSum = IsFloat<A>::value && IsSame<Op, Sum>::value;
   if constexpr (kFloatSum && IsSame<Finish, Keep<A>>::value) {
-    run_pass<Element, Op>(pass, Scale<A>{A(1)});  // the same bits; half as many kernels
+    run_pass<Element, Op>(pass, Scale<A>{A(1)});  // a factor of 1 changes no bit, and saves a second set of kernels
   } else {
     if constexpr (kFloatSum && IsCommon<Element>::value && IsSame<Finish, Scale<A>>::value) {
       if (pass.input_count <= kFewRanks && pass.call->output_count <= kFewRanks) {
@@ -252,7 +253,7 @@ bool is_float(int type) {
   return type >= static_cast<int>(DataType::kFloat16) && type <= static_cast<int>(DataType::kFloat64);
 }
 
-// As comm::is_defined, and factors for sums of floats only.
+// Whether the reduction is defined: as comm::is_defined(), and factors are allowed for sums of floats only.
 bool is_defined(const ReduceCall& call) {
   const int last = static_cast<int>(ReduceOp::kBxor);
   if (call.type < 0 || call.type > static_cast<int>(DataType::kBool) || call.op < 0 || call.op > last) return false;

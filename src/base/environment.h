@@ -23,13 +23,13 @@ const std::vector<Variable>& table();  // for docs and `reigen help environment`
 
 std::optional<std::string> log();    // REIGEN_LOG
 std::optional<std::string> store();  // REIGEN_STORE: tcp://host:port of the launcher's store
-std::optional<std::string> job();    // REIGEN_JOB: identity of the job, also the secret that peers must know
+std::optional<std::string> job();    // REIGEN_JOB: the job's identity and secret: ranks that do not know it are refused
 std::optional<std::string>
 console();  // REIGEN_CONSOLE: width in columns of the launcher's terminal; not set: it has no terminal
 std::optional<std::string> command();        // REIGEN_COMMAND: the launcher `reigen` as the user called it
 std::optional<std::string> flight();         // REIGEN_FLIGHT: file descriptor of the memory for the flight record
 std::optional<std::string> spawn();          // REIGEN_SPAWN: set by spawn() for the processes it starts
-std::optional<std::string> keep_memory();    // REIGEN_KEEP_MEMORY: 0 gives freed memory back at every step
+std::optional<std::string> keep_memory();    // REIGEN_KEEP_MEMORY: 0 returns freed memory to the kernel at every step
 std::optional<std::string> tcp_interface();  // REIGEN_TCP_INTERFACE: the interface that backend tcp listens on
 
 }  // namespace environment

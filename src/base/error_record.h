@@ -1,6 +1,6 @@
 // An error as a value, which a rank can send to other ranks. It keeps the error's type, so that every rank can catch
 // the same type as the rank in which the error arose.
-// Thread rule: values.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <cstdint>
@@ -35,18 +35,19 @@ struct ErrorRecord {
   bool operator==(const ErrorRecord&) const = default;
 };
 
-// The record of an exception. An exception that is no reigen::Error becomes one: std::bad_alloc becomes an Error with
-// code 71, std::system_error an IoError with code 74, any other exception an InternalError (70).
+// The record of an exception. An exception that is no reigen::Error is recorded as one: std::bad_alloc as an Error with
+// exit code 71, std::system_error as an IoError with exit code 74, any other exception as an InternalError (70).
 ErrorRecord record_of(const Error& error);
 ErrorRecord record_of(const std::exception_ptr& error);
 
 // The record as text, and back. The text begins with the exit code, the rank and the type. Text of an older build has
-// no type, and is decoded as an Error. Text of another form throws InternalError. If an error's type is derived from a
-// type of error.h, the record has the type of error.h.
+// no type, and is decoded as an Error. Text of another form throws InternalError. A type that a program
+// derives from a type of error.h is recorded as the type of error.h.
 std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view text);
 
-// Throws the error of the record, with its type. `common`: what Error::is_common() of the thrown error returns.
+// Throws the error of the record, with its type. `common`: whether every rank of the job throws this error at the same
+// place; the thrown error's is_common() returns this value.
 [[noreturn]] void raise(const ErrorRecord& record, bool common = false);
 
 }  // namespace reigen::base

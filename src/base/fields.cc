@@ -58,7 +58,7 @@ struct FromText {
   bool operator()(milliseconds* value) const {
     const auto seconds = number_in<double>(field.range, text);
     const auto time = milliseconds(seconds ? std::llround(*seconds * 1000) : 0);
-    if (!seconds || !field.range.holds(static_cast<double>(time.count()) / 1000)) return false;  // out after rounding
+    if (!seconds || !field.range.holds(static_cast<double>(time.count()) / 1000)) return false;  // rounded out of range
     *value = time;
     return true;
   }

@@ -1,6 +1,6 @@
 // A scope whose code must not wait for another rank: a hook of backward. The other rank may be further on in the same
 // backward and wait for this rank there (batch statistics, tensor parallel layers). A wait in the hook would then be a
-// deadlock. Every function that waits calls require_waiting_allowed() first.
+// deadlock. Every function that waits for another rank calls require_waiting_allowed() first.
 // Thread rule: a scope counts for the thread that opened it.
 #pragma once
 
@@ -11,7 +11,7 @@ class NoWaiting {
   // `where`: names the scope in the text of the error. The string must outlive the scope.
   explicit NoWaiting(const char* where);
   ~NoWaiting();
-  NoWaiting(const NoWaiting&) = delete;  // it restores the outer scope once
+  NoWaiting(const NoWaiting&) = delete;  // its destructor restores the outer scope, which must happen once
   NoWaiting& operator=(const NoWaiting&) = delete;
 
  private:

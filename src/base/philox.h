@@ -9,7 +9,7 @@
 
 namespace reigen::base {
 
-// Four independent words, uniform over 32 bits, for each (key, counter).
+// Four independent words of 32 uniform bits for each pair of key and counter.
 inline std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter_low,
                                            std::uint64_t counter_high = 0) {
   std::array<std::uint32_t, 4> c = {

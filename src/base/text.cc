@@ -23,7 +23,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   std::string best;
   constexpr std::size_t kLongest = 128;  // the distance of longer words takes noticeable time
   if (word.size() > kLongest) return best;
-  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;  // a word at this distance would be a guess
+  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;  // a word at this distance or more is not similar
   for (const std::string& candidate : known) {
     std::size_t distance = edit_distance(word, candidate);
     if (const auto dot = candidate.find('.'); dot != std::string::npos) {

@@ -28,7 +28,7 @@ std::optional<Number> parse(std::string_view text) {
 std::size_t edit_distance(const std::string& a, const std::string& b);
 
 // The known word that `word` most probably means; empty if no known word is similar. A known word "train.epochs" is
-// also similar to its second part, "epochs", and to the beginning "train.ep".
+// also found for a `word` that is like its second part, "epochs", or its beginning, "train.ep".
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
 // The items of a list that is written with a separator between them, without the blanks around each. An item may be
@@ -38,7 +38,7 @@ std::vector<std::string> split(std::string_view text, char separator);
 // "1 step", "2 steps".
 std::string counted(std::int64_t number, std::string_view what);
 
-// The word as it is written for a shell: in quotes if it needs them.
+// The word as a shell command line needs it: in quotes if it has characters that a shell would interpret.
 std::string quote_shell(const std::string& word);
 
 }  // namespace reigen::base

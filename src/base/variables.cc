@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "REIGEN_";
 
-// Prefixes of variables that other code reads: those of the recipes' options, which config/ checks itself, and those of
-// the build and its tests.
+// Prefixes of variables that other code reads. One kind sets options of recipes, which config/ checks itself. The other
+// kind is for the build and its tests.
 constexpr std::array kOthers = {"REIGEN_RUN_",   "REIGEN_TRAIN_",    "REIGEN_OPTIM_",      "REIGEN_DATA_",
                                 "REIGEN_MODEL_", "REIGEN_PARALLEL_", "REIGEN_CHECKPOINT_", "REIGEN_TEST_",
                                 "REIGEN_FILES_", "REIGEN_TORCH",     "REIGEN_NCCL",        "REIGEN_MPI"};

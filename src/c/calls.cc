@@ -75,7 +75,7 @@ reigen_status call(const char* function, reigen_comm* comm, const reigen_call_op
   });
 }
 
-// Starts the collected calls. Their handles get the Work of all calls, or the error that refused them.
+// Starts the collected calls. Their handles get the one Work of all these calls, or the error that refused the calls.
 void end_collecting(const Communicator& group, const Collected& calls, const reigen_call_options& options) {
   auto handle = options.work == nullptr ? nullptr : std::make_unique<reigen_work>(calls.pending);
   const auto progress = handle ? progress_of(options) : comm::Progress::kCaller;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kTcp = "tcp://";
 
-// The store at tcp://host:port, which rank 0 serves at this port only. The group's name is a part of the job's
+// The store at tcp://host:port. Rank 0 serves it, at this port only. The group's name is a part of the job's
 // identity, so that a rank that expects another group at this port gets an error.
 std::shared_ptr<store::Store> meet_at(std::string_view url, const comm::GroupOptions& group) {
   const auto place = net::parse_endpoint(url.substr(kTcp.size()));

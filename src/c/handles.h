@@ -12,8 +12,8 @@
 
 namespace reigen::c {
 
-// The state of an asynchronous call. The handle of the call waits for it. All calls between reigen_group_begin and
-// reigen_group_end share one state. reigen_group_end sets `work` or `refused`, then `begun`.
+// The state of an asynchronous call, for which the handle of the call waits. All calls between reigen_group_begin and
+// reigen_group_end share one Pending. reigen_group_end sets `work`, or `refused` if it refused the calls, then `begun`.
 struct Pending {
   Work work = {};
   std::exception_ptr refused = nullptr;

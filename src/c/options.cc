@@ -149,7 +149,7 @@ comm::GroupOptions to_cpp(const reigen_comm_options& options) {
   set_time(cpp.report_after, options.report_after_ms, "report_after_ms");
   set_time(cpp.timeout, options.timeout_ms, "timeout_ms");
   set_time(cpp.heartbeat_timeout, options.heartbeat_timeout_ms, "heartbeat_timeout_ms");
-  // A value of the right type may still be out of range.
+  // A value of the right type may be out of range, so the ranges are checked too.
   Fields rows;
   describe(rows, cpp);
   for (const Field& row : rows.rows) {

@@ -50,7 +50,8 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
-// Detects a manifest that was copied from another checkpoint: such a manifest is whole, and all its hashes fit.
+// Detects a manifest that was copied from another checkpoint. The hashes do not show this, because such a manifest is
+// whole.
 void require_step(const Manifest& manifest, const fs::path& path) {
   const std::optional<std::int64_t> named = step_of(path);
   if (!named || *named == manifest.step) return;
@@ -60,7 +61,7 @@ void require_step(const Manifest& manifest, const fs::path& path) {
              .expected = fmt::format("step {}, as the directory says", *named)});
 }
 
-// Bytes that have one hash: a header, or a piece.
+// Consecutive bytes of a file that one hash covers: a header, or a piece.
 struct Stretch {
   std::size_t file;
   std::uint64_t begin;

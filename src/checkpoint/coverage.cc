@@ -17,8 +17,8 @@ struct Box {
   Shape end;
 };
 
-// Adds the boxes of elements [first, first + count), count > 0. `at` fixes the position in the dimensions before
-// `axis`, and `first` counts elements from this position on.
+// Adds the boxes that hold the elements [first, first + count), count > 0. `at` has the position in the dimensions
+// before `axis`. `first` counts elements from this position on.
 void add_boxes(const Part& part, std::size_t axis, Shape at, std::int64_t first, std::int64_t count,
                std::vector<Box>& boxes) {
   std::int64_t row = 1;
@@ -90,7 +90,7 @@ std::optional<std::string> what_parts_miss(const Shape& tensor, const std::vecto
     std::sort(boxes.begin(), boxes.end(), [&](const Box& a, const Box& b) { return a.begin[axis] < b.begin[axis]; });
   }
   std::int64_t comparisons = 0;
-  std::vector<const Box*> beside;  // boxes before this one along `axis` that reach into its range
+  std::vector<const Box*> beside;  // earlier boxes that, along `axis`, overlap `box`
   for (const Box& box : boxes) {
     if (!tensor.empty()) std::erase_if(beside, [&](const Box* other) { return other->end[axis] <= box.begin[axis]; });
     comparisons += static_cast<std::int64_t>(beside.size());

@@ -15,8 +15,9 @@
 
 namespace reigen::checkpoint {
 
-// What is wrong; nullopt if the parts cover the tensor. Every part must lie in the tensor (check_part). Cost: n·log n
-// for n parts, and comparisons of boxes that lie side by side; more than 10^8 comparisons count as wrong.
+// A text that says what is wrong; nullopt if the parts cover the tensor. Every part must lie in the tensor
+// (check_part). Cost: n·log n for n parts, and comparisons of boxes that lie side by side. If more than 10^8
+// comparisons are needed, the function gives up and returns a text.
 std::optional<std::string> what_parts_miss(const Shape& tensor, const std::vector<const Part*>& parts);
 
 }  // namespace reigen::checkpoint

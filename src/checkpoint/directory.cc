@@ -272,8 +272,8 @@ std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t st
 
 namespace {
 
-// True for "metrics_of_step_00000008.jsonl": a run that goes back to an older checkpoint writes such a file next to the
-// checkpoints that it sets aside.
+// True for names such as "metrics_of_step_00000008.jsonl". A run that goes back to an older checkpoint writes such a
+// file next to the newer checkpoints, which it sets aside.
 bool are_lines_of_a_future(std::string_view name) {
   constexpr std::string_view kFront = "metrics_of_";
   constexpr std::string_view kEnd = ".jsonl";

@@ -23,16 +23,18 @@ void make_directories(const std::filesystem::path& path);
 void drop_set_aside(const std::filesystem::path& directory, std::int64_t step);
 // Removes the hidden directories that killed writers left.
 void remove_unfinished(const std::filesystem::path& directory);
-// Throws NoRoom, naming the free space, when it is less than `bytes`.
+// Throws NoRoom if the directory's disk has less than `bytes` free; the error says how much is free.
 void require_room(const std::filesystem::path& directory, std::uint64_t bytes);
-// Deletes checkpoints, the oldest first, until `bytes` are free, but none of step `spared` or later. Deletes none if
-// deleting all of them would not free that much. Returns the steps whose checkpoints were deleted.
+// Deletes checkpoints of steps before `spared`, the oldest first, until `bytes` are free. Deletes none if deleting all
+// of them would not free that much. Returns the steps whose checkpoints were deleted.
 std::vector<std::int64_t> make_room(const std::filesystem::path& directory, std::uint64_t bytes,
                                     std::optional<std::int64_t> spared = {});
-// Renames `hidden` to `target`. If a checkpoint of this step existed before, a whole one exists at every moment. The
+// Renames `hidden` to `target`. If `target` existed before, there is a whole checkpoint of this step at every
+// moment. The
 // rename is fsynced when the function returns.
 void publish(const std::filesystem::path& hidden, const std::filesystem::path& target);
-// Keeps `written`, whatever its step, and the newest others that look whole, `keep` in all; deletes the rest.
+// Keeps `keep` checkpoints and deletes the others. It keeps `written`, whatever its step, and the newest of the others
+// that look whole.
 void retain(const std::filesystem::path& directory, std::int64_t keep, const std::filesystem::path& written);
 void sync_directory(const std::filesystem::path& path);
 

@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kFormat = "reigen checkpoint";
 constexpr std::size_t kMostDimensions = 64;  // as many as a tensor can have in LibTorch and NumPy
 
-// An error that says what is wrong; from_text() adds which manifest it is.
+// An error that says what is wrong with a manifest; from_text() adds the path of the manifest.
 struct Damage : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -279,7 +279,8 @@ Manifest from_text(std::string_view text, const std::string& where) {
     }
     if (seal(*content) != text) throw damaged("its hash differs");
     Manifest manifest = manifest_from(*content);
-    // Text that no program of this version writes (an entry that would be dropped here, for example) is damage.
+    // If writing the manifest again gives another text, the file has something that this version never writes, for
+    // example an unknown entry. This is damage.
     if (to_text(manifest) != text) throw damaged("it holds what a manifest of its version does not");
     return manifest;
   } catch (const json::exception& problem) {

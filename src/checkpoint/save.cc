@@ -181,7 +181,7 @@ fs::path finish(const fs::path& directory, const Manifest& manifest, const std::
 
 namespace {
 
-// The disk space that this rank's parts need and the names of their groups, as text.
+// One text with two facts: the disk space that this rank's parts need, and the names of their groups ("model").
 std::string announce(const Contents& contents) {
   check_pieces(contents);
   std::string text = std::to_string(room_for(contents));

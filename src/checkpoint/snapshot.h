@@ -14,11 +14,11 @@ class Snapshot {
   Snapshot(const Snapshot&) = delete;  // the copied pieces point into its memory
   Snapshot& operator=(const Snapshot&) = delete;
 
-  // Takes the memory that copy() needs for contents of that size, and writes to each page, so that the kernel provides
-  // it now. Throws as copy() does.
+  // Takes the memory that copy() needs for contents of `bytes` bytes, and writes to each page, so that the kernel
+  // provides it now. Throws the errors of copy().
   void reserve(std::size_t bytes);
-  // Gives the same pieces with their bytes in this object's memory; valid until the next copy. Throws IoError 71 when
-  // there is not enough memory.
+  // Copies the bytes of all pieces into this object's memory, and returns the pieces with these copies. They are valid
+  // until the next copy(). Throws IoError with exit code 71 if there is not enough memory.
   Contents copy(const Contents& contents);
 
   static std::size_t bytes_for(const Contents& contents);

@@ -149,8 +149,8 @@ Checkpoint find_checkpoint(const fs::path& path) {
 
 namespace {
 
-// The checkpoint of the path with every byte verified. find_checkpoint() verifies only when it searches a directory, so
-// a checkpoint that is named directly is verified here.
+// Opens the checkpoint at `path` and verifies every byte. find_checkpoint() verifies only when it searches a directory,
+// so a checkpoint that is named directly is verified here.
 std::shared_ptr<Checkpoint> whole_checkpoint(const fs::path& path) {
   auto found = std::make_shared<Checkpoint>(find_checkpoint(path));
   if (is_checkpoint(path)) found->verify();
@@ -203,7 +203,7 @@ void Weights::sort() {
   std::stable_sort(objects_.begin(), objects_.end(), by_name);
 }
 
-// Keeps the tensors with these numbers, in this order.
+// Keeps only the tensors whose numbers are in `order`, in this order.
 void Weights::take_out(const std::vector<std::size_t>& order) {
   std::vector<TensorInfo> tensors;
   decltype(readers_) readers;

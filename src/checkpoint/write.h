@@ -13,11 +13,11 @@
 namespace reigen::checkpoint {
 
 // The disk space that a rank's contents need: their bytes, and an estimate of this rank's part of headers, manifest and
-// file system blocks. All ranks together need the sum of these.
+// file system blocks. A checkpoint needs the sum of these numbers over all ranks.
 std::uint64_t room_for(const Contents& contents);
 
-// Writes the files of one rank into the hidden directory, and gives a manifest of these files alone, as text. `givers`:
-// for each group the number of ranks that have parts of it.
+// Writes the files of one rank into the hidden directory, and returns a manifest of these files alone, as text.
+// `givers`: for each group of tensors ("model", "optimizer") the number of ranks that have parts of it.
 std::string write_own(const std::filesystem::path& hidden, const Contents& contents,
                       const std::map<std::string, int>& givers, int rank, int ranks);
 

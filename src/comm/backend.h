@@ -1,8 +1,9 @@
 // The interface that every communication backend implements. Private: users see Communicator.
 //
 // The operations of a backend are state machines that never block. The Engine (engine.h) advances them in the order of
-// the calls. One thread at a time drives them, which means that it advances them: the driver thread. Sleeping is a
-// function of the Backend and not of its operations, so that one waiting routine in the Engine serves all operations.
+// the calls. Only one thread at a time drives a group, which means that it advances the group's operations. That thread
+// is called the driver thread. Sleeping is a function of the Backend and not of its operations, so that one waiting
+// routine in the Engine serves all operations.
 #pragma once
 
 #include <chrono>
@@ -25,7 +26,7 @@ struct GroupOptions;
 enum class Step {
   kBlocked,   // waits for other ranks
   kMoved,     // made progress: advance() should be called again
-  kPassedOn,  // not complete, but the next operation may advance: this rank's part is done, or the two are independent
+  kPassedOn,  // not complete, but the next operation may advance: this rank's part is done, or both are independent
   kDone,      // complete
 };
 
@@ -71,14 +72,15 @@ class Backend {
   // it.
   virtual std::string last_algorithm() const { return name(); }
 
-  // Marks the work that is on the stream now, for Call::before. Returns null if the backend does not need the mark.
-  // Runs on the caller's thread without any lock of the engine. The driver thread may hold such a lock for a long time,
-  // and meanwhile other threads could enqueue more work on the stream.
+  // Marks the work that is on the stream `after` now, for Call::before. Returns null if the backend does not need the
+  // mark. Runs on the caller's thread without any lock of the Engine. The driver thread may hold a lock of the Engine
+  // for a long time, and meanwhile other threads could enqueue more work on the stream.
   virtual std::shared_ptr<Before> mark([[maybe_unused]] const Stream& after) { return nullptr; }
   // Throws InvalidArgument or BackendError for a call that this backend does not offer, before anything has been done
   // for the call.
   virtual void require_offered([[maybe_unused]] const Call& call) const {}
-  // The operation refers to `call`, which outlives it: a copy would take noticeable time in a call of a few bytes.
+  // Makes the operation of a call. `sequence`: the number of the collective in the group; 0 for a send or recv. The
+  // operation refers to `call`, which outlives it: a copy would take noticeable time in a call of a few bytes.
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
   std::unique_ptr<Operation> start(Call&& call, std::uint64_t sequence) = delete;
 
@@ -130,8 +132,8 @@ class Backend {
   virtual std::shared_ptr<void> open_common(const std::string& word);
 
   // Makes a backend for a new group of some of this group's ranks. The new backend uses the same memory as this one.
-  // The ranks of the new group meet in options.meeting. Blocks until all of them are there. The rank in a PeerLost is a
-  // number in the new group. members[i] is the rank in this group of rank i of the new group.
+  // The ranks of the new group meet in the store options.meeting. Blocks until all of them are there. The rank in a
+  // PeerLost is a number in the new group. members[i] is the rank in this group of rank i of the new group.
   virtual std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) = 0;
 };
 

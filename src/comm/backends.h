@@ -13,11 +13,11 @@ namespace reigen::comm {
 
 struct BackendEntry {
   std::string name;
-  std::vector<Family> families;  // the families from which it takes algorithms; none: a library chooses
+  std::vector<Family> families;  // the families from which it takes algorithms; empty: a library chooses
   // Blocks until all ranks are there. Throws BackendError (exit code 69) when this build does not have the backend.
   std::unique_ptr<Backend> (*make)(const GroupOptions& options) = nullptr;
-  bool joins_machines = false;           // may be GroupOptions::network
-  DeviceKind memory = DeviceKind::kCpu;  // the memory that it carries
+  bool joins_machines = false;           // can connect machines: may be named by GroupOptions::network
+  DeviceKind memory = DeviceKind::kCpu;  // the memory in which its calls' buffers lie
 };
 
 // Whether the entry's calls may run algorithms of the family.

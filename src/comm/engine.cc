@@ -175,8 +175,8 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
     }
     calling_ = UINT64_MAX;
     drive.unlock();
-    // This is not done earlier, for two reasons. While this thread drives, the Context's thread would find the lock
-    // taken. Calls that are complete by now do not need the Context's thread.
+    // step_back() is not called earlier, for two reasons. While this thread drives, the Context's thread would find the
+    // lock taken. Calls that are complete by now do not need the Context's thread.
     step_back();
   } else {
     backend_->wake();  // the driver thread may sleep, and it must post these calls too

@@ -1,6 +1,7 @@
 // Runs a group's operations in the order of the calls; sends and recvs run at the same time as the collectives. One
-// thread at a time drives them: the caller of a blocking call, a thread that waits, a thread that polls, or the
-// thread of the Context (context.h), which otherwise sleeps and gives signs of life.
+// thread at a time drives the operations, which means that it advances them. This driver thread is the caller of a
+// blocking call, a thread that waits, a thread that polls, or the thread of the Context (context.h). The Context's
+// thread otherwise sleeps and gives signs of life.
 //
 // Locks: the driver thread holds `drive_mutex_`, also while it sleeps; this lock guards the operations in flight.
 // `queue_mutex_` guards the calls that other threads hand over to the driver thread, and is held only briefly. Order:
@@ -45,7 +46,7 @@ struct WorkState {
   // advancing.
   bool moved = false;
   Deadline::Clock::time_point since = {};
-  std::vector<std::shared_ptr<WorkState>> parts = {};  // of a list of calls: the calls; no other member is set then
+  std::vector<std::shared_ptr<WorkState>> parts = {};  // list of calls: the state of each call; no other member is set
   std::atomic<bool> completed{false};
   std::exception_ptr error;  // written before `completed`
 };
@@ -142,7 +143,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::mutex drive_mutex_;
   Works active_;                        // in the order of the calls
   std::size_t posted_ = 0;              // number of calls at the front of `active_` that are posted
-  std::uint64_t calling_ = UINT64_MAX;  // the first ticket of the driver's own call, while it is inside that call
+  std::uint64_t calling_ = UINT64_MAX;  // the first ticket of the calls that the driver thread itself now submits
   Works messages_;                      // sends and recvs, which run at the same time as the calls in `active_`
   Deadline::Clock::time_point last_look_ = Deadline::Clock::now();  // the last check of the peers
 

@@ -30,6 +30,7 @@ class FlightLog {
 
   // Records a call and returns its ticket, which the functions below need.
   std::uint64_t called(const Call& call, std::uint64_t sequence) const;
+  // `at_call`: the operation began when it was called, so the record takes the time of called().
   void started(std::uint64_t ticket, bool at_call) const;
   void completed(std::uint64_t ticket) const;
   void failed(std::uint64_t ticket, const std::exception_ptr& error) const;

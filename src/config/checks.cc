@@ -66,7 +66,8 @@ void check_optimization(const Config& config) {
   require(!config.train.loss_scale || config.train.precision == "fp16", "train.loss_scale needs train.precision fp16",
           "leave it out");
   const std::string& not_finite = config.train.not_finite;
-  // Strategies for which `forgets` is false remember earlier gradients, or let ranks step by themselves.
+  // `forgets` is false for strategies that keep parts of earlier gradients, and for strategies with which each rank
+  // steps with its own gradients.
   const bool forgets = !keeps_errors(config.parallel.strategy) && !acts_on_weights(config.parallel.strategy);
   require(not_finite == "stop" || forgets,
           fmt::format("train.not_finite = {} does not go with parallel.strategy {}", not_finite,

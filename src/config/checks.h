@@ -9,8 +9,8 @@
 
 namespace reigen::config {
 
-// Throws InvalidArgument (78) for options that exclude each other, for an option that needs another one, for an option
-// that the chosen optimizer, schedule or strategy does not have, and for a list that cannot be parsed.
+// Throws InvalidArgument with exit code 78 for options that exclude each other, for an option that needs another one,
+// for an option that the chosen optimizer, schedule or strategy does not have, and for a list that cannot be parsed.
 void require_consistent(const Config& config);
 // Makes the same checks for the section optim and the options that depend on it, and for no others.
 void require_optimization(const Config& config);

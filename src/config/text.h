@@ -14,7 +14,8 @@ std::string quote_toml(const std::string& text);
 // The environment variable of the field: "REIGEN_TRAIN_EPOCHS".
 std::string variable_of(const Field& field);
 
-// Throws InvalidArgument (78) if the name of a recipe's own option cannot be a flag or is taken.
+// Throws InvalidArgument with exit code 78 if the name of a recipe's own option cannot be a flag, or if another option
+// has this name.
 void require_own_options(const ModelConfig& own);
 
 }  // namespace reigen::config

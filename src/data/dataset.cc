@@ -55,7 +55,7 @@ class InMemory : public Dataset {
   }
 
  private:
-  // Memory is read at about 4 GB/s. The limit kMost keeps the start of a run short.
+  // Hashing reads memory at about 4 GB/s. The limit of kMost bytes keeps the start of a run short.
   static void add_rows(format::Hash64& hash, const at::Tensor& from) {
     constexpr std::size_t kMost = std::size_t{1} << 30;
     const auto* bytes = static_cast<const std::byte*>(from.const_data_ptr());

@@ -83,8 +83,8 @@ std::vector<Point> flatten(const Stroke& stroke, const Distortion& distortion, R
   return path;
 }
 
-// Lowers the squared distance of each pixel near the piece a-b to the pixel's squared distance from that piece, if that
-// is smaller.
+// `distance2` holds for each pixel its squared distance from the nearest line so far. For each pixel near the piece
+// from a to b, this function replaces the value by the squared distance from the piece, if it is smaller.
 void mark_piece(Point a, Point b, double reach, std::array<double, kDigitPixels>& distance2) {
   const auto first = [&](double low) { return std::clamp(static_cast<int>(low - reach), 0, 27); };
   const auto last = [&](double high) { return std::clamp(static_cast<int>(high + reach) + 1, 0, 27); };

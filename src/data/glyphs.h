@@ -8,7 +8,7 @@
 
 namespace reigen::data {
 
-// A list of at most kMost items that can be constexpr.
+// A list of at most kMost items. Unlike std::vector it can be a constexpr constant.
 template <typename T, std::size_t kMost>
 class Few {
  public:

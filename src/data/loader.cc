@@ -95,7 +95,8 @@ struct Loader::State {
     return batch;
   }
 
-  // All ranks get the same number of parts, even a rank with fewer samples, because their forwards may communicate.
+  // Divides the batch into parts, the micro-batches. All ranks get the same number of parts, even a rank with fewer
+  // samples, because the ranks may communicate in the forward of each part.
   void cut(Batch& batch) const {
     const std::int64_t largest_share = (batch.global_count + world_size - 1) / world_size;
     const std::int64_t parts =

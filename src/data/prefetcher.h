@@ -1,5 +1,5 @@
-// Makes batches 0..count-1 ahead on threads and returns them in order. Holds at most `depth` batches, or one for each
-// worker if there are more workers than that.
+// Makes batches 0..count-1 in advance on threads, the workers, and returns the batches in order. Holds at most `depth`
+// batches, or one for each worker if there are more than `depth` workers.
 // Thread rule: next() and the destructor belong to one thread.
 #pragma once
 
@@ -20,14 +20,15 @@ class Prefetcher {
  public:
   using Make = std::function<Batch(std::int64_t step)>;  // called from several threads at once
 
-  // Without workers, next() makes the batch itself. Throws IoError (71) if a thread cannot be started.
+  // Without workers, next() makes the batch itself. Throws IoError with exit code 71 if a thread cannot be
+  // started.
   Prefetcher(std::int64_t count, int workers, int depth, Make make);
   ~Prefetcher();                           // waits for the batches that are being made, and makes no others
   Prefetcher(const Prefetcher&) = delete;  // the threads hold its address
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next batch; empty at the end. Rethrows what `make` threw for this batch; after that there are no more
-  // batches.
+  // The next batch; empty at the end. Rethrows the exception that `make` threw for this batch; after that there are no
+  // more batches.
   std::optional<Batch> next();
 
  private:
@@ -46,7 +47,7 @@ class Prefetcher {
   const Make make_;
   std::mutex mutex_;
   std::condition_variable ready_;  // signals that a batch was made
-  std::condition_variable space_;  // signals that a slot is free, or stop
+  std::condition_variable space_;  // signals that a slot is free, or that the threads must end
   std::vector<Slot> slots_;        // batch b is in slot b mod slots_.size()
   std::int64_t taken_ = 0;         // the next batch to be made
   std::int64_t handed_out_ = 0;    // the next batch to be handed out

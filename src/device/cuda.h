@@ -12,8 +12,8 @@
 namespace reigen::device {
 
 // The index of the device that a rank takes: `wanted` modulo the number of visible devices (a scheduler may show each
-// rank only one), or `rank` modulo that number if `wanted` is negative. Throws BackendError (69) when no device is
-// visible or CUDA is not installed.
+// rank only one), or `rank` modulo that number if `wanted` is negative. Throws BackendError with exit code 69
+// if no device is visible or CUDA is not installed.
 int choose_cuda(int wanted, int rank);
 // "host a, GPU 0000:3b:00.0".
 std::string place_of(int device);
@@ -51,7 +51,7 @@ inline CudaStream handle_of(const Stream& stream) {
   return stream.handle != nullptr ? stream.handle : default_stream();
 }
 
-// A CUDA event: a place on a stream, done when all work that was on the stream before it is done.
+// A CUDA event: a point in the order of a stream's work. It is done when all work that was enqueued before it is done.
 class Event {
  public:
   explicit Event(int device);
@@ -90,7 +90,7 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes);
 std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 
 // Enables peer access: from now on kernels on `device` can use memory of the device `other`. Throws BackendError if the
-// two devices have no connection for it.
+// hardware does not allow peer access between the two devices.
 void reach(int device, int other);
 
 // Copies `bytes` between any two places: each may be memory of a device, or host memory of any kind. A copy from or to

@@ -85,8 +85,8 @@ struct CudaDriver {
   int (*device_total_memory)(std::size_t*, int device);
 };
 
-// The first call opens the library. It throws BackendError (69) and names what is missing or too old; a
-// later call tries again.
+// The first call opens the library. If the library is missing or too old, the call throws a BackendError with exit code
+// 69 that says so; a later call tries again.
 const CudaRuntime& cuda_runtime();
 const CudaDriver& cuda_driver();
 // Clears CUDA's last error after a call of ours has failed. Otherwise the program would take it for an error of its own

@@ -12,9 +12,9 @@ struct Kernels {
   decltype(&reigen_cuda_reduce) reduce;
 };
 
-// The first call opens the plug-in, after the CUDA runtime. It throws BackendError (69) and says what is missing, or
-// that the plug-in belongs to another version; a later call tries again. Tests link another kernels(), which runs on
-// the host.
+// The first call opens the plug-in, after the CUDA runtime. It throws a BackendError with exit code 69 if one of them
+// is missing, or if the plug-in belongs to another version of Reigen; a later call tries again. Tests link another
+// kernels(), which runs on the host.
 const Kernels& kernels();
 
 // The path of the plug-in. Throws as kernels() does.

@@ -1,5 +1,5 @@
 // A shared library that is opened when it is first needed, so that programs also start where it is missing.
-// Thread rule: values. An opened library remains loaded until the process ends.
+// Thread rule: values, freely copied between threads. An opened library remains loaded until the process ends.
 #pragma once
 
 #include <filesystem>
@@ -19,13 +19,14 @@ struct LibrarySearch {
 class Library {
  public:
   // Takes the library that the process has loaded already; else the one that the dynamic linker finds; else the one in
-  // the folders. Throws BackendError (69) with the dynamic linker's error text.
+  // search.folders. Throws a BackendError with exit code 69 and the dynamic linker's error text if there is none.
   explicit Library(const LibrarySearch& search);
 
   // The path of the file that was opened.
   const std::string& path() const { return path_; }
 
-  // Throws BackendError when the library has no such function: it is too old.
+  // The library's function with the given name. Throws BackendError if the library has no such function, because it is
+  // too old.
   template <typename Function>
   void find(Function& function, const char* symbol) const {
     function = reinterpret_cast<Function>(address_of(symbol));

@@ -9,7 +9,7 @@
 
 namespace reigen::flight {
 
-inline constexpr std::int64_t kNever = -1;  // stands for no call: the sequence number before 0
+inline constexpr std::int64_t kNever = -1;  // in place of a call's sequence number: there was no call
 
 // One rank of a group. Its pointers point into the records that were merged.
 struct Member {

@@ -48,7 +48,7 @@ struct ReadRank {
   std::vector<ReadOperation> operations = {};  // the last 1,024 calls, in their order
 };
 
-// Throws DataError when another version of Reigen wrote the record.
+// Reads a record. Throws DataError if another version of Reigen wrote it.
 ReadRank read_record(const Record& record);
 
 std::int64_t time_now();

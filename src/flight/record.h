@@ -44,8 +44,8 @@ static_assert(sizeof(Entry) == 128);
 // A group of this rank. If there are more than kGroups groups, the newest ones replace the oldest.
 struct alignas(64) GroupEntry {
   Word version;       // odd while the entry is written, as in Entry
-  Word since;         // calls with an earlier ticket belong to a group that had this place before
-  Word rank_of_size;  // rank in the group · 2^32 + size
+  Word since;         // first ticket of this group; earlier calls belong to a group that had this place before
+  Word rank_of_size;  // (this rank's number in the group) · 2^32 + (size of the group)
   Text name;
 };
 

@@ -36,7 +36,7 @@ struct Operation {
   std::string_view tag = {};  // at most 47 characters are kept
 };
 
-// The number of the job in the record of a process that is the whole job.
+// The hash of the job's identity that is recorded for a process which is the whole job.
 std::uint64_t job_of_process(pid_t pid);
 
 // Makes the memory of a record, into which no rank has written yet. Throws IoError when the system has no memory.
@@ -45,11 +45,11 @@ UniqueFd make_memory(const Identity& identity);
 // Thread rule: any thread, several at once.
 class Recorder {
  public:
-  // Writes into the memory of the descriptor `inherited` if this is a record that no other living process writes, else
-  // into new memory. If there is no memory that other processes could find, it records into memory of this process and
-  // logs a warning.
+  // The recorder writes into the memory of the descriptor `inherited` if this is a record that no other living process
+  // writes, else into new memory that other processes can find. If the system gives no such memory, it writes into
+  // ordinary memory of this process, and open() logs a warning.
   static std::shared_ptr<Recorder> open(const Identity& identity, const Vocabulary& vocabulary, int inherited = -1);
-  // Writes into memory that no other process can find. For groups without ranks in other processes.
+  // The recorder writes into memory that no other process can find. For groups without ranks in other processes.
   static std::shared_ptr<Recorder> open_unseen(const Identity& identity, const Vocabulary& vocabulary);
   ~Recorder();
   Recorder(const Recorder&) = delete;  // owns a mapping
@@ -60,7 +60,7 @@ class Recorder {
 
   // Records a call and returns its ticket, for started() and ended(). `group`: the number from join().
   std::uint64_t called(std::uint64_t group, const Operation& operation);
-  // `at_call`: the operation began when it was called, so the clock is not read again.
+  // Records that the operation began. `at_call`: it began when it was called, so the clock is not read again.
   void started(std::uint64_t ticket, bool at_call);
   void ended(std::uint64_t ticket, Outcome outcome);
 

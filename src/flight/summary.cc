@@ -30,7 +30,7 @@ std::string state_of(const ReadOperation& operation, std::int64_t now) {
   return fmt::format("failed after {}", took);
 }
 
-// One line of a call, for all ranks that did the same.
+// One line of the summary about a call, for all ranks that made the same call and are equally far.
 struct Row {
   std::string call = {};  // empty: the ranks have not made the call
   Outcome outcome = Outcome::kRunning;

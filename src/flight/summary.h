@@ -20,7 +20,7 @@ bool all_agree(const std::vector<ReadRank>& ranks);
 // all_reduce(100 float32, sum) "step 3"
 std::string describe(const ReadOperation& operation);
 
-// "12 ms", "1.5 s", "2 min 5 s"
+// Such as "12 ms", "1.5 s", "2 min 5 s".
 std::string duration(std::int64_t nanoseconds);
 
 // "rank 2", "ranks 0-2, 5"; `ranks` must be in ascending order

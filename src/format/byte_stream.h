@@ -19,8 +19,8 @@ class ByteStream {
   explicit ByteStream(const std::filesystem::path& path);  // throws IoError
   ~ByteStream();
 
-  // Fills `into` as far as the content goes, and returns the number of bytes. Throws IoError, and DataError for a gzip
-  // stream that is damaged or ends early.
+  // Reads the next bytes of the (unpacked) content into `into`, and returns their number, which is less than the size
+  // of `into` only at the end. Throws IoError, and DataError for a gzip stream that is damaged or ends early.
   std::size_t read(std::span<std::byte> into);
 
   bool packed() const { return inflater_ != nullptr; }

@@ -16,7 +16,8 @@ struct FileKind {
   std::string fix;   // what the user can do
 };
 
-// nullopt for an unknown kind, and for a kind that a reader here takes (safetensors, a zip file). Throws IoError.
+// nullopt for an unknown kind, and for the kinds that a reader of this folder reads (safetensors, a zip file). Throws
+// IoError.
 std::optional<FileKind> kind_of_file(const InputFile& file);
 
 // The kind of a zip file whose records are not those of torch.save; nullopt if it is not known.
@@ -24,7 +25,7 @@ std::optional<FileKind> kind_of_archive(std::span<const ZipRecord> records);
 
 // True if the file may be a safetensors file: it begins with a length that is allowed, then "{". Throws IoError.
 bool begins_as_safetensors(const InputFile& file);
-bool begins_as_zip(const InputFile& file);  // files of PyTorch 1.6 and newer do
+bool begins_as_zip(const InputFile& file);  // files of torch.save since PyTorch 1.6 are zip files
 bool begins_as_pickle(const InputFile& file);
 
 }  // namespace reigen::format

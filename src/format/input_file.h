@@ -14,13 +14,15 @@ namespace reigen::format {
 
 class InputFile {
  public:
-  // Throws IoError: 66 missing or not a file, 77 not readable, 71 or 74 otherwise.
+  // Throws IoError with one of these exit codes: 66 if the file is missing or is not a regular file, 77 if it may not
+  // be read, 71 or 74 otherwise.
   explicit InputFile(const std::filesystem::path& path);
 
   const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }  // size of the file when it was opened
 
-  // Fills `into` as far as the file goes, and returns the number of bytes. Throws IoError.
+  // Reads the bytes from `offset` on into `into`, and returns their number, which is less than the size of `into` only
+  // at the end of the file. Throws IoError.
   std::size_t read_at(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:

@@ -34,7 +34,7 @@ struct PickleGlobal {
   std::string_view module;
   std::string_view name;
   PickleRole role = PickleRole::kType;
-  std::optional<TensorType> type = {};  // of storages and element types; none: safetensors files have no such type
+  std::optional<TensorType> type = {};  // of a storage or element type; none: safetensors files have no such type
   const char* reason = "";
 };
 

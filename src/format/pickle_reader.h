@@ -53,9 +53,9 @@ struct PickleSource {
 
 class Pickle {
  public:
-  // Throws DataError naming file and offset: an unknown instruction, a name that serves to run programs ("would run
-  // code"), wrong arguments of a known name, an instruction that takes more values than the stack holds, text that is
-  // not UTF-8, an end that is too early or too late.
+  // Throws DataError with file and offset in these cases: an unknown instruction, a name that serves to run programs
+  // ("would run code"), wrong arguments of a known name, an instruction that takes more values than the stack holds,
+  // text that is not UTF-8, an end that is too early or too late.
   Pickle(std::string bytes, const PickleSource& source, std::size_t max_entries);
 
   const PickleValue& root() const { return root_; }

@@ -20,12 +20,12 @@ struct PtContents {
   std::vector<PtObject> objects;
 };
 
-// `folder`: the prefix of the archive's record names, "archive/". Throws DataError as PtFile does.
+// `folder`: the prefix of the archive's record names, such as "archive/". Throws the DataErrors of PtFile.
 PtContents contents_of(const Pickle& pickle, const ZipArchive& archive, const std::string& folder,
                        const PtOptions& options);
 
 // True if every element of the tensor lies in its storage, and the tensor's bytes agree with its shape and type. The
-// numbers of `tensor` may have any values.
+// numbers in `tensor` may be arbitrarily wrong.
 bool lies_in_storage(const PtTensor& tensor);
 
 }  // namespace reigen::format

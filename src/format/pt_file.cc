@@ -37,7 +37,8 @@ constexpr const char* kStoreAgain =
                          .fix = std::move(fix)});
 }
 
-// Throws for other files that have these endings; names the kind of the file, and what to do.
+// Throws for a file that has an ending of PyTorch's files but is no zip archive. The error names the kind of the file,
+// and says what to do.
 void refuse_no_archive(const InputFile& file) {
   if (begins_as_zip(file)) return;
   std::array<unsigned char, 4> begin{};
@@ -135,8 +136,9 @@ struct PtFile::Impl {
     return text;
   }
 
-  // into = bytes of a record. If this is the whole record, its CRC-32 is computed from `into`. Before a part is read,
-  // the CRC-32 of the record is checked, unless it was checked before.
+  // Reads the bytes of a record from `first` on into `into`. If `into` takes the whole record, its CRC-32 is computed
+  // from `into`. If it takes only a part, the CRC-32 of the whole record is checked first, unless it was checked
+  // before.
   void load(const ZipRecord& record, std::uint64_t first, std::span<std::byte> into, const std::string& tensor) const {
     const bool whole = first == 0 && into.size() == record.size;
     if (!whole) check(record, tensor);

@@ -18,15 +18,15 @@ struct StridedRows {
   std::uint64_t reach = 1;             // elements in memory from the first to the last, both included
 };
 
-// `shape` and `strides` have equal length and no negative numbers, the reach does not exceed 2^63, and no dimension is
-// empty.
+// The rows of a tensor. `shape` and `strides` must have equal length and no negative numbers, the reach must not exceed
+// 2^63, and no dimension may be empty.
 StridedRows rows_of(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
 
 // Calls `visit` with the offset of every row's first element, in elements, in row-major order.
 void for_each_row(const StridedRows& rows, const std::function<void(std::uint64_t)>& visit);
 
-// into = `count` elements of `size` bytes (1, 2, 4 or 8), of which the first is at `from` and each further one is
-// `stride` elements after the one before.
+// Copies `count` elements of `size` bytes (1, 2, 4 or 8) to `into`, one after the other. The first is at `from`, and
+// each further one is `stride` elements after the previous one.
 void copy_row(const std::byte* from, std::uint64_t stride, std::uint64_t count, std::size_t size, std::byte* into);
 
 }  // namespace reigen::format

@@ -27,15 +27,15 @@ struct ZipRecord {
 
 class ZipArchive {
  public:
-  // Reads the directory and every record's header. Throws DataError naming file, offset and record, and IoError.
+  // Reads the directory and every record's header. Throws IoError, and DataError with file, offset and record.
   explicit ZipArchive(InputFile file);
 
   const InputFile& file() const { return file_; }
   const std::vector<ZipRecord>& records() const { return records_; }  // in the directory's order
   const ZipRecord* find(std::string_view name) const;                 // null: not there
 
-  // into = the record's bytes from `first` on; the range must lie inside the record. Throws IoError, and DataError when
-  // the file has shrunk since it was opened.
+  // Reads the record's bytes from `first` on into `into`. All of these bytes must lie inside the record. Throws
+  // IoError, and DataError if the file has shrunk after it was opened.
   void read(const ZipRecord& record, std::uint64_t first, std::span<std::byte> into) const;
 
   std::uint32_t crc_of_content(const ZipRecord& record) const;  // reads the whole record; throws as read() does

@@ -14,20 +14,21 @@ namespace reigen::launch {
 
 enum class Stream { kOutput = 0, kError = 1 };
 
-// Lines are queued, and written when the descriptor accepts them, so that a paused terminal or a slow reader never
-// keeps the launcher from handling its signals and ranks. Lines keep their order across the two streams. Thread rule:
+// Lines are queued, and written when the descriptor accepts them. So a paused terminal or a slow reader never keeps the
+// launcher from handling its signals and ranks. Lines keep their order across the two streams. Thread rule:
 // one thread at a time.
 class Console {
  public:
   Console(int output, int error);
 
   bool is_terminal() const { return terminals_[0]; }
-  int columns() const;  // of the terminal, 80 if it does not say
+  int columns() const;  // width of the terminal; 80 if the terminal does not report it
 
-  // Prints a line. Returns the line's number among the lines that are written to where stderr leads, or 0 if the line
-  // is written elsewhere.
+  // Prints a line. If it appears in stderr's file or terminal, returns its number, counted from 1 over all lines that
+  // appear there. Returns 0 if it appears elsewhere.
   std::uint64_t line(Stream stream, std::string_view prefix, std::string_view text);
-  // Prints the first part of a line that is too long to be kept in memory; the rest follows.
+  // Prints a part of a line that is too long to be kept in memory, without a line break. More parts, or line() with the
+  // rest, follow.
   void part(Stream stream, std::string_view text);
   std::uint64_t lines_with_errors() const { return lines_with_errors_; }
   // Redraws the progress line, cut at the terminal's edge; does nothing when stdout is not a terminal.
@@ -38,7 +39,7 @@ class Console {
   // The errno of a failed write whose output is lost (a full disk, for example); 0: nothing is lost. Output to a
   // terminal that hung up does not count as lost.
   int write_error() const { return write_error_; }
-  bool is_full() const { return queued_ >= kMaxQueued; }  // then stop reading from the ranks
+  bool is_full() const { return queued_ >= kMaxQueued; }  // if true, the caller reads no more from the ranks
   bool is_empty() const { return queue_.empty(); }
 
   int waits_for() const;  // the descriptor that must become writable; -1: nothing to write

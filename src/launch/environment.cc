@@ -77,8 +77,8 @@ std::uint16_t port_of_job(const std::string& job) {
   return static_cast<std::uint16_t>(20000 + hash % 9000);
 }
 
-// Kubernetes sets MASTER_PORT=tcp://10.0.0.1:80 in every pod where a service is called master: such a value is no port
-// that the user gave.
+// The port that the user gave. If a service is called master, Kubernetes sets MASTER_PORT=tcp://10.0.0.1:80 in every
+// pod; such a value is no port of the user.
 std::optional<std::uint16_t> given_port(const Reader& reader) {
   const auto text = get_environment("MASTER_PORT");
   if (text && base::is_kubernetes_service("MASTER_PORT", *text)) return std::nullopt;
@@ -86,7 +86,7 @@ std::optional<std::uint16_t> given_port(const Reader& reader) {
   return port ? std::optional(static_cast<std::uint16_t>(*port)) : std::nullopt;
 }
 
-// "12000-12001": ports that Slurm reserves for this step (srun --resv-ports). Returns the first of them.
+// Slurm may reserve ports for this step (srun --resv-ports), written as "12000-12001". Returns the first of them.
 std::optional<std::uint16_t> reserved_port() {
   const auto text = get_environment("SLURM_STEP_RESV_PORTS");
   std::uint16_t port = 0;

@@ -154,7 +154,7 @@ Variables job_variables(const JobOptions& options, const std::string& job, const
   variables.erase("REIGEN_FLIGHT");
   variables.erase("REIGEN_CONSOLE");
   variables.erase("REIGEN_COMMAND");
-  if (console.is_terminal()) {  // the terminal's columns without a rank's prefix
+  if (console.is_terminal()) {  // the width that remains for a rank's text after its prefix
     const int columns = console.columns() - static_cast<int>(prefix_of_rank(options, options.ranks - 1).size());
     variables["REIGEN_CONSOLE"] = std::to_string(std::max(columns, 1));
   }

@@ -7,7 +7,7 @@ namespace reigen::launch {
 void LineSplitter::feed(std::string_view bytes, const Sink& sink) {
   while (!bytes.empty()) {
     if (returned_ && bytes.front() != '\n') {
-      // Many programs start a progress line with "\r" alone, which carries no text yet.
+      // Many programs write "\r" before the text of a progress line; such a "\r" ends no text.
       if (bytes.front() == '\r') {
         bytes.remove_prefix(1);
         continue;

@@ -18,7 +18,7 @@ enum class Piece {
 class LineSplitter {
  public:
   static constexpr std::size_t kMaxLine = std::size_t{64} << 10;
-  using Sink = std::function<void(Piece, std::string_view)>;  // gets the text without its end mark
+  using Sink = std::function<void(Piece, std::string_view)>;  // gets the text without '\n', "\r\n" or '\r'
 
   void feed(std::string_view bytes, const Sink& sink);
   // The stream ended: passes on an unfinished line, or the last state of a progress line, as a line.

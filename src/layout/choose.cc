@@ -107,7 +107,7 @@ class Chooser {
   }
 
  private:
-  // The kind of each axis for this tensor; axis dp_shard gets the kind `flat`.
+  // For each axis of the mesh: whether and how it divides this tensor. Axis dp_shard gets the kind `flat`.
   std::vector<Along> along(const TensorSpec& tensor, AlongKind flat) const {
     std::vector<Along> result;
     const auto split = choices_.splits.find(tensor.name);

@@ -22,8 +22,8 @@ struct PackingGroup {
 std::vector<PackingGroup> group_by_unit(const ModelSpec& model, const std::vector<std::size_t>& tensors,
                                         const std::vector<Shape>& boxes, std::size_t limit);
 
-// One range for each type in the group, in the order of the types' first tensors. `shares` ranks divide each range.
-// has_spares: spare blocks for backward follow the gradients.
+// One range for each type in the group, in the order of the types' first tensors. `shares`: the number of ranks between
+// which each range is divided. has_spares: spare blocks for backward follow the gradients.
 std::vector<Range> pack(const ModelSpec& model, const PackingGroup& group, const std::vector<Shape>& boxes, int shares,
                         bool has_spares);
 

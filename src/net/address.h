@@ -1,6 +1,6 @@
 // The address of a socket: an IPv4 or IPv6 address and a port, or a name on this machine. Also finds the addresses of a
 // host's name.
-// Thread rule: values; resolve() may be called from any thread.
+// Thread rule: values, freely copied between threads; resolve() may be called from any thread.
 #pragma once
 
 #include <netinet/in.h>
@@ -39,7 +39,7 @@ struct Resolution {
   std::vector<Address> addresses = {};
   std::string problem = {};  // the reason why there is no address; empty if there is one
 };
-// As resolve(), for callers that go on without an address.
+// The same as resolve() (below), but returns `problem` instead of throwing, for callers that go on without an address.
 Resolution try_resolve(const std::string& host, std::uint16_t port);
 
 // All addresses of a host, in the system's order of preference. `host` is a name or a numeric address, IPv6 with or

@@ -24,7 +24,7 @@ class FrameReader {
   void set_limit(std::size_t limit) { limit_ = limit; }  // for frames whose length has not been read yet
 
   // Reads the bytes that have arrived, up to the end of one frame. kFrame: the frame is whole, and take() returns it.
-  // Throws DataError when the length exceeds the limit; the stream cannot be used any more then.
+  // Throws DataError when the length exceeds the limit; after that the stream cannot be used any more.
   State read(Socket& socket);
   std::string take();
 

@@ -14,7 +14,8 @@ struct InterfaceAddress {
 };
 
 // The addresses of all interfaces that are up, loopback last, without link-local IPv6 addresses. `wanted`: only the
-// addresses of the interface with this name. Throws InvalidArgument if it has none; the text lists all interfaces.
+// addresses of the interface with this name. Throws InvalidArgument if the interface has none; the
+// error lists all interfaces.
 std::vector<InterfaceAddress> interface_addresses(const std::optional<std::string>& wanted);
 
 // 127.0.0.1, or ::1 on a machine without it.

@@ -87,14 +87,14 @@ bool is_of_this_user(const Socket& socket);
 
 struct Accepted {
   std::optional<Socket> socket = {};
-  bool exhausted = false;  // no descriptors or memory left; poll reports the listener again at once, so pause first
+  bool exhausted = false;  // no descriptors or memory left; pause, because poll reports the listener again at once
 };
 
 class Listener {
  public:
-  // Listens on the first address of `host` that can be bound. "::" also accepts IPv4. Port 0: the kernel chooses one.
-  // Throws BackendError: with code 69 when the port is taken or no interface has the address, with 77 when the port is
-  // reserved.
+  // Listens on the first address of `host` that can be bound. "::" also accepts IPv4. Port 0: the kernel chooses a
+  // port. Throws BackendError: with exit code 69 if the port is taken or no interface has the address, with 77 if the
+  // port is reserved.
   Listener(const std::string& host, std::uint16_t port);
   explicit Listener(const Address& address);  // listens on exactly this address; throws as above
   Listener(UniqueFd listening, const Address& address) : fd_(std::move(listening)), address_(address) {}
@@ -113,7 +113,8 @@ struct ListenAttempt {
   int error = 0;  // errno when there is no listener
 };
 
-// As Listener(host, port), for callers that may go on without a listener. Throws if the host has no address.
+// The same as Listener(host, port), but returns the errno if it cannot listen, for callers that may go on without a
+// listener. Throws if the host has no address.
 ListenAttempt try_listen(const std::string& host, std::uint16_t port);
 
 // Throws the error that Listener throws. `where`: the address as text for the message.

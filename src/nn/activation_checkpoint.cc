@@ -67,7 +67,8 @@ class SecondForward {
     autocast_.apply();
     random_.apply();
     at::NoGradGuard no_grad;
-    // variable_data() returns a tensor with the same memory and its own version counter.
+    // variable_data() returns a tensor with the same memory and its own version counter, so the copy does not change
+    // the buffer's counter.
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       if (buffers_[i].defined()) buffers_[i].variable_data().copy_(values_[i]);
     }

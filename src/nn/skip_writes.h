@@ -1,7 +1,7 @@
 // While a SkipWrites lives, operations of this thread that would write into a tensor without memory do nothing. The
 // same holds for fill_uniform() and fill_normal(). So code that sets the values of a whole model sets only those that
 // have memory.
-// Thread rule: it applies to the thread that makes it.
+// Thread rule: a SkipWrites applies to the thread that makes it.
 #pragma once
 
 #include <memory>

@@ -12,13 +12,14 @@
 
 namespace reigen::optim {
 
-// Throws InvalidArgument "[<who>] ..." for element types that no kernel computes with.
+// The element types of a range, as kernels name them. Throws InvalidArgument for element types that no kernel computes
+// with. `who`: the optimizer or function that the error names, as "[<who>] ...".
 kernels::Layout layout_of(const std::string& who, const ParameterRange& range);
 
-// Throws InvalidArgument unless ranks share all ranges in the same way, or share none.
+// Throws InvalidArgument unless all ranges are divided between the same ranks in the same way, or no range is divided.
 void check_shared_alike(const std::string& who, const std::vector<ParameterRange>& ranges);
 
-// Whether this rank's share of the mean over the ranks is still to be computed.
+// Whether the range's gradients are this rank's own, and the mean over the ranks is still to be computed.
 bool awaits_average(const ParameterRange& range);
 
 // Returns the segment's gradient in the form that a kernel reads: dense, of the values' type, in row-major order. A

@@ -28,7 +28,8 @@ struct Update {
   double weight_decay = 0;
   bool adapt = true;
   std::int64_t step = 0;  // the number of this step for this parameter, from 1
-  // This rank's share: elements `begin` to `end` of the parameter, as far as they exist. Other `ranks` have the rest.
+  // This rank's share: elements `begin` to `end` of the parameter, as far as they exist. `ranks`: the ranks between
+  // which the parameter is divided; null: this rank has all of it.
   std::int64_t begin = 0;
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
   const Communicator* ranks = nullptr;
@@ -44,7 +45,7 @@ using BlockWork = std::function<void(const Update&, const kernels::Block&)>;
 void for_each_block(const std::vector<Update>& updates, const BlockWork& work);
 
 // As for_each_block(), but work() gives sums for each block. Returns the sums of every update, added in the order of
-// its blocks. Blocks of other ranks are included.
+// its blocks. The sums include the blocks of the other ranks.
 using BlockSums = std::function<kernels::Squares(const Update&, const kernels::Block&)>;
 std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work);
 
@@ -55,7 +56,7 @@ struct StateKinds {
   bool master = false;  // fp32 masters and states for 16-bit values
 };
 
-// The specs of these states and of the step count, for a layout.
+// Describes these states and the step count in the form that a layout takes.
 std::vector<layout::StateSpec> specs_of(const StateKinds& kinds);
 
 class RangeState {
@@ -63,12 +64,12 @@ class RangeState {
   RangeState(std::string optimizer, std::vector<ParameterRange> ranges, StateKinds kinds, double weight_decay,
              const std::vector<ParameterGroup>& groups);
 
-  // Counts a step for every parameter that has a gradient. When begin_step() returns, all ranks that share values have
-  // called it.
+  // Counts a step for every parameter that has a gradient. If values lie in memory of several ranks, all these ranks
+  // have called begin_step() when it returns.
   std::vector<Update> begin_step(const StepOptions& how);
 
-  // Tells autograd that the values changed, so that a graph that was built before the step refuses to run backward.
-  // When end_step() returns, all ranks that share the values have made their step.
+  // Tells autograd that the values changed, so that a graph that was built before the step refuses to run backward. If
+  // values lie in memory of several ranks, all these ranks have made their step when end_step() returns.
   void end_step();
   bool was_finite() const { return was_finite_; }
 

@@ -107,8 +107,8 @@ double scheduled_lr(double lr, std::int64_t step, const ScheduleOptions& options
   const std::int64_t at = std::max<std::int64_t>(step - options.warmup_steps, 0);
   const std::int64_t steps = options.total_steps - options.warmup_steps;
   double factor = 1;
-  // In the warm-up the factor is 1. If the warm-up is longer than the run, `steps` is not above 0. The functions would
-  // then give their final value.
+  // In the warm-up the factor is 1. If the warm-up is longer than the run, `steps` is not above 0. The functions below
+  // would then give their final value.
   const bool in_warmup = step < options.warmup_steps && has_end(options.kind) && options.kind != Schedule::kOneCycle;
   if (!in_warmup) {
     switch (options.kind) {

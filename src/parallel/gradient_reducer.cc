@@ -57,7 +57,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   choose_strategies();
   compare_between_ranks();
   if (options.share_cores) tensor::share_cores(world_);
-  // The checks that follow fail on every rank alike.
+  // If one of the checks that follow fails, it fails on every rank.
   check_options(options, groups_.sharers.size());
   const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);
   require_trainable(all);
@@ -341,8 +341,8 @@ void GradientReducer::finish() {
   if (averages) exposed_ = Clock::now() - start + waited_in_backward;
 }
 
-// Ends the round, even if its backward failed. Waits for the calls that the backward had started. These calls end,
-// because the other ranks have started them too, or fail.
+// Ends the round, even if its backward failed. Waits for the calls that the backward had started. Each of these calls
+// ends: either the other ranks have started it too, or it fails.
 void GradientReducer::reset() {
   exchange_->abandon();
   end_backward();
@@ -418,7 +418,7 @@ void GradientReducer::synchronize() {
   }
   if (!buffers_are_fresh_) {
     prepare_forward();
-    if (no_sync_depth_ == 0 && only_adds_up()) prepare_round();  // as the others' last forward did
+    if (no_sync_depth_ == 0 && only_adds_up()) prepare_round();  // as the last forward of the other ranks did
   }
   if (!watch_->is_active()) {
     watch_->begin();
@@ -555,7 +555,7 @@ void GradientReducer::answer_until_all_are_done(const std::function<void()>& ste
     try {
       roll = joined_->answer(tag("who still trains"));
     } catch (const EarlyEnd&) {
-      // The other ranks had begun this round, and count it.
+      // The other ranks had begun this round and count it as a step, so this rank counts it too.
       if (joined_->roll_call().last().activity == Activity::kReduction) ++step_;
       throw;
     }
@@ -570,8 +570,8 @@ void GradientReducer::answer_until_all_are_done(const std::function<void()>& ste
     finish();
     if (step) step();
   }
-  // Ranks that trained to the end may have cleared their gradients; the others must not carry theirs into the next
-  // step.
+  // Ranks that trained to the end may have cleared their gradients. The other ranks clear theirs here, so that the next
+  // step does not use them.
   drop_gradients();
   start_over();
   const int trained_last = joined_->roll_call().last().first_training;

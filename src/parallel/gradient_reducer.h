@@ -57,7 +57,7 @@ class GradientReducer {
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
-  // ranges(), and the ranges of frozen parameters that ranks divide.
+  // The ranges that ranges() returns, and the ranges of frozen parameters that are divided between ranks.
   std::vector<ParameterRange> all_ranges() const;
   std::vector<tensor::NamedTensor> own_weights() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
@@ -72,7 +72,8 @@ class GradientReducer {
   std::size_t bucket_count() const { return exchange_ ? exchange_->bucket_count() : 0; }
   std::vector<BucketTimes> bucket_times() const;
   std::uint64_t bytes_given() const;
-  // How many memory blocks were allocated so far for gathered weights and for gradients. A steady step allocates none.
+  // How many memory blocks were allocated so far for gathered weights and for gradients. After the first steps this
+  // number no longer grows.
   std::int64_t allocations() const { return weights_->allocations() + (exchange_ ? exchange_->allocations() : 0); }
 
   void number_step(std::int64_t step);
@@ -153,7 +154,7 @@ class GradientReducer {
   std::unique_ptr<BufferSync> buffers_;
   std::unique_ptr<Exchange> exchange_;  // null: this rank is alone
   Joined* joined_ = nullptr;            // points to exchange_ while a Join lives
-  std::shared_ptr<UnitWatch> units_;    // null: nothing depends on the unit that a backward is in
+  std::shared_ptr<UnitWatch> units_;    // null: nothing needs to know which unit a backward is in
   std::shared_ptr<Weights> weights_;
   std::shared_ptr<BackwardWatch> watch_;
 

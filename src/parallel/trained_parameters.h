@@ -1,5 +1,5 @@
 // The parameters that get gradients in a backward: the trainable ones in the module's order, with the place of each.
-// Thread rule: a value.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,12 @@ struct TrainedParameters {
   std::vector<ParameterPlace> places_of(const std::vector<std::size_t>& order) const;
   // All parameters, the module's last one first: roughly the order of backward.
   std::vector<std::size_t> last_first() const;
-  // Sets the parameter's slot to its gradient, or to zeros if it has none.
+  // Sets the parameter's slot (its place in the range's gradient buffer) to its gradient, or to zeros if it has none.
   void fill_slot(std::size_t parameter) const;
   bool has_gradient(std::size_t parameter) const { return range_of(parameter).is_active(places[parameter].segment); }
 };
 
-// `in_order`: the trainable parameters in the module's order; each is the parameter of a segment.
+// `in_order`: the trainable parameters in the module's order. Each of them must be in one of the ranges.
 TrainedParameters trained_parameters(std::vector<ParameterRange> ranges, const std::vector<at::Tensor>& in_order);
 
 }  // namespace reigen::parallel

@@ -1,4 +1,4 @@
-// Checks that every kind of store makes (it refuses keys and values that are too long), and their errors.
+// Checks of keys and values that every kind of store makes (both may be too long), and the errors of these checks.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline constexpr std::size_t kMaxValue = kMiB;
 void check_key(const std::string& key);
 void check_value(const std::string& key, const std::string& value);
 
-// The key as it can be printed: in quotes, unprintable bytes as \x.., cut when it is long.
+// The key for an error message: in quotes, with unprintable bytes as \x.., and cut if it is long.
 std::string quoted(const std::string& key);
 
 // Measures how long one get() has waited, and makes the error when its deadline passes.

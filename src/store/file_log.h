@@ -55,7 +55,7 @@ class FileLog {
     FileLog& log_;
   };
 
-  const Table& table() const { return table_; }  // as of the last Reading or Writing
+  const Table& table() const { return table_; }  // the content of the file at the last Reading or Writing
   const std::string& path() const { return path_; }
   [[noreturn]] void throw_locked() const;
 

@@ -75,8 +75,8 @@ class FileStore final : public Store {
   }
 
  private:
-  // One look, even if the caller's deadline has passed, because the key may be there. Gives nullopt also when another
-  // process keeps the lock for a second; the caller then looks again.
+  // Looks for the key once, even if the caller's deadline has passed, because the key may be there. Also returns
+  // nullopt if another process keeps the lock for a second; the caller then looks again.
   std::optional<std::string> read(const std::string& key) {
     const std::lock_guard lock(mutex_);
     const FileLog::Reading reading(log_, Deadline::after(1s));

@@ -18,7 +18,7 @@ class Table {
   // The counter's value after the addition; the caller stores it. Throws InvalidArgument if the key holds no counter.
   std::int64_t sum(const std::string& key, std::int64_t delta) const;
 
-  // True if compare_and_set would set the key.
+  // True if compare_and_set would set the key: its value is `expected`, or it is missing and `expected` is nullopt.
   bool matches(const std::string& key, const std::optional<std::string>& expected) const;
 
   // The value of the key, empty if the key is missing; this is what compare_and_set returns.

@@ -25,11 +25,11 @@ using namespace std::chrono_literals;
 constexpr std::chrono::nanoseconds kFirstPause = 1ms;  // between attempts to connect; doubles up to kLastPause
 constexpr std::chrono::nanoseconds kLastPause = 50ms;
 constexpr std::chrono::nanoseconds kConnectTry = 2s;        // for one address, because packets may be lost
-constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // for one attempt; doubles, to spare a busy server
+constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // for one handshake; doubles, to spare a busy server
 constexpr std::chrono::nanoseconds kLastGreeting = 4s;
 constexpr std::chrono::nanoseconds kQuiet = 2s;          // how long the server may be silent before it gets a ping
 constexpr std::chrono::nanoseconds kLeastPongWait = 1s;  // to wait for the pong
-constexpr std::chrono::nanoseconds kStoodStill = 2s;     // if a wait ends so late, this process was stopped
+constexpr std::chrono::nanoseconds kStoodStill = 2s;     // if a wait ends so much too late, this process was stopped
 constexpr std::chrono::nanoseconds kSendWait = 10s;
 constexpr std::chrono::nanoseconds kCancelWait = 1s;
 

@@ -42,17 +42,17 @@ class Connection {
   // has ended.
   enum class Absent { kRetry, kFail };
 
-  // Tries until the deadline. Throws NoAnswer with the reasons of the last round of attempts; BackendError (76) when a
-  // server of another job or version answers and no host of the endpoint has the right server.
+  // Tries until the deadline. Throws NoAnswer with the reasons of the last round of attempts; BackendError with
+  // exit code 76 if a server of another job or version answers and no host of the endpoint has the right server.
   static Connection open(const Endpoint& endpoint, const Deadline& deadline, Absent absent);
 
-  // Sends the request and waits for its reply; gives nullopt when the deadline passes first. While it waits it makes
-  // sure that the server lives. Throws net::ConnectionClosed when the server is lost; the connection then cannot be
-  // used any more.
+  // Sends the request and waits for its reply; returns nullopt if the deadline passes first. While it waits, it checks
+  // with pings that the server lives. Throws net::ConnectionClosed when the server is lost; the connection then cannot
+  // be used any more.
   std::optional<Reply> call(const Request& request, const Deadline& deadline);
 
-  // Call it after call() gave nullopt for a kGet, to end that request. The reply may still be the value. nullopt: the
-  // server did not answer in time, and the connection cannot be used any more. Throws as call() does.
+  // Ends a kGet request for which call() returned nullopt. The reply may still be the value of the key. nullopt: the
+  // server did not answer in time, and the connection cannot be used any more. Throws the errors of call().
   std::optional<Reply> cancel();
 
   const std::string& host() const { return host_; }  // the host of the endpoint that answered

@@ -49,7 +49,7 @@ struct Peer {
   Deadline hello_deadline = Deadline::after(kHelloLimit);
   bool member = false;
   bool refused = false;                     // is dropped as soon as the refusal is sent
-  bool doomed = false;                      // is dropped at the end of this turn of the loop
+  bool doomed = false;                      // is dropped at the end of this pass of the event loop
   std::optional<std::string> awaited = {};  // key that this member's get waits for
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 using Calls = std::vector<std::function<void()>>;
 
-// The functions that wait for the end of this thread's outermost inner_backward(). The engine runs an inner backward
+// The functions to be called at the end of this thread's outermost inner_backward(). The engine runs an inner backward
 // on the thread that asks for it.
 thread_local Calls* waiting = nullptr;
 

@@ -1,10 +1,10 @@
 // Runs collective calls on the memory of tensors.
 //
-// Tensors of the host: the calls block, as Communicator's do. Tensors of a GPU: the calls begin after the work that is
-// on LibTorch's current stream of the GPU, and work that is put on this stream from now on runs after the calls. The
-// host waits only until the calls are on the device. LibTorch gives memory that was used on the stream to later work of
-// the same stream alone, so the tensors of a call may be dropped at once.
-// Thread rule: as Communicator's.
+// Tensors of the host: each call blocks, as a call of Communicator does. Tensors of a GPU: the calls begin after the
+// work that is already on LibTorch's current stream of the GPU. Work that is put on this stream later runs after the
+// calls. The host waits only until the calls are on the device. The tensors of a call may be dropped at once, because
+// LibTorch reuses their memory only for later work on the same stream.
+// Thread rule: as for Communicator: the caller must order the calls of a rank in each group.
 #pragma once
 
 #include <ATen/core/Tensor.h>

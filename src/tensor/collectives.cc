@@ -171,7 +171,7 @@ std::vector<std::size_t> counts_of(const Rows& rows, const at::Tensor& like) {
 at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world,
                         const ReduceOptions& options, const std::string& tag);
 
-// The parts of all ranks, one after the other, times `scale`.
+// The rows of all ranks, one rank after the other, times `scale`. rows[r]: the number of rows of rank r.
 at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world, double scale = 1) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
@@ -189,7 +189,7 @@ at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, const Communi
   return apply_differentiable({tensor}, forward, backward)[0];
 }
 
-// This rank's part of the sum or average.
+// This rank's rows of the sum or average.
 at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world,
                         const ReduceOptions& options, const std::string& tag) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
@@ -211,7 +211,7 @@ at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Commun
   return apply_differentiable({tensor}, forward, backward)[0];
 }
 
-// In place.
+// Overwrites the tensor's values with those of rank `root`.
 void broadcast_memory(const at::Tensor& tensor, int root, const Communicator& world, const std::string& tag) {
   comm::CallList calls;
   calls.broadcast(tensor.mutable_data_ptr(), count_of(tensor), to_data_type(tensor.scalar_type()), root,

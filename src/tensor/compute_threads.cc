@@ -16,11 +16,11 @@ namespace reigen::tensor {
 
 namespace {
 
-// The numbers that share_cores() last gave LibTorch; 0: none. LibTorch's number belongs to the process, and so do
-// these.
+// The numbers of threads that share_cores() last set in LibTorch; 0: it has set none. LibTorch has one number of
+// threads for the whole process, so the process also has one Told.
 struct Told {
   std::atomic<int> share = 0;
-  std::atomic<int> choice = 0;  // the caller's choice
+  std::atomic<int> choice = 0;  // set because the caller passed `threads`
 };
 
 Told& last_told() {
@@ -28,8 +28,11 @@ Told& last_told() {
   return told;
 }
 
-// LibTorch does not say who chose its number. By itself it takes all processors (OpenMP), all cores (MKL), the number
-// in the variables, or the number that share_cores() set before. Any other number is the program's choice.
+// Whether the program itself has set LibTorch's number of threads to `threads`. LibTorch does not say who set the
+// number. If the program sets none, the number is one of these: the number of all processors (OpenMP's default), the
+// number of all cores (MKL's default), the number in OMP_NUM_THREADS or MKL_NUM_THREADS, or a rank's share that
+// share_cores() set before. Any other number is the program's choice. So is a number that the program passed to
+// share_cores().
 bool is_chosen_by_program(int threads) {
   if (threads == last_told().choice) return true;
   if (threads == last_told().share || threads == base::threads_by_environment()) return false;
@@ -57,10 +60,12 @@ void share_cores(Communicator ranks, int threads) {
   const base::CoreShare share = comm::core_share_of(ranks);
   const int by_environment = base::threads_by_environment();
   const int before = at::get_num_threads();
-  // A rank that is a process of its own obeys the variables already.
+  // If OMP_NUM_THREADS or MKL_NUM_THREADS is set (by_environment > 0), LibTorch already uses that number in each
+  // process. It is lowered only if several ranks share the process.
   const bool may_lower = (by_environment == 0 || share.ranks_in_process > 1) && !is_chosen_by_program(before);
   const int wanted = by_environment > 0 ? std::max(1, by_environment / share.ranks_in_process) : share.threads;
-  // Ranks with different numbers of threads would round differently: if one rank has fewer, the others take no more.
+  // Ranks with different numbers of threads would round differently, so no rank takes more threads than the rank with
+  // the fewest.
   const int own = may_lower ? std::min(before, wanted) : before;
   const int agreed = least_of(own, ranks);
   const int chosen = threads > 0 ? threads : may_lower ? agreed : before;

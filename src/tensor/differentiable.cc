@@ -13,7 +13,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The two functions as a value that the graph can keep.
+// The forward and backward functions that apply_differentiable() gets, in one object that the autograd graph can keep.
 struct Pair : torch::CustomClassHolder {
   Pair(TensorFunction its_forward, TensorFunction its_backward)
       : forward(std::move(its_forward)), backward(std::move(its_backward)) {}

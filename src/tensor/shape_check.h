@@ -11,17 +11,18 @@
 
 namespace reigen::tensor {
 
-// These throw InvalidArgument naming the operation.
-// The tensors are dense, and on the CPU or on the group's device.
+// The next three functions throw InvalidArgument naming the operation if their condition is not met.
+// Condition: the tensors are dense, and they are on the CPU or on the group's device.
 void check_tensors(const char* operation, const std::vector<at::Tensor>& tensors, const Communicator& world);
 void check_no_gradient(const char* operation, const std::vector<at::Tensor>& tensors);
-void check_has_rows(const char* operation, const at::Tensor& tensor);  // one dimension at least
+void check_has_rows(const char* operation, const at::Tensor& tensor);  // condition: at least one dimension
 
-// Shapes, and whether a gradient is wanted, as the tag of a call: ranks compare it. Long texts are replaced by a hash.
+// Returns a tag for a call: a text with the tensors' shapes and whether a gradient is wanted. Ranks compare the tags of
+// a call. A long text is replaced by a hash.
 std::string shapes_tag(const std::vector<at::Tensor>& tensors);
 
-// The first dimension of every rank's tensor. All else must be equal on all ranks: otherwise throws InvalidArgument on
-// every rank, naming a rank that does not fit, and both tensors.
+// The size of the first dimension of every rank's tensor. The other dimensions and the type must be equal on all ranks.
+// Otherwise every rank throws InvalidArgument, which names a rank whose tensor differs, and shows both tensors.
 std::vector<std::int64_t> rows_of_all(const char* operation, const at::Tensor& tensor, const Communicator& world);
 
 }  // namespace reigen::tensor

@@ -17,7 +17,7 @@ namespace reigen {
 enum class ExitCode : int {
   kOk = 0,
   kUsage = 2,              // wrong command line
-  kBadData = 65,           // an input is damaged or of another kind
+  kBadData = 65,           // an input is damaged or of the wrong kind
   kInputMissing = 66,      // an input does not exist
   kUnavailable = 69,       // a device or service is missing
   kBug = 70,               // a bug of Reigen, or an exception that was not handled
@@ -25,7 +25,7 @@ enum class ExitCode : int {
   kOutputLocked = 73,      // the output exists or is in use
   kIo = 74,                // reading or writing failed
   kStopped = 75,           // stopped on request, resumable
-  kJobMismatch = 76,       // another version or another job answered
+  kJobMismatch = 76,       // another version (of Reigen or of a file's format), or another job
   kPermission = 77,        // no permission, or the wrong secret
   kConfiguration = 78,     // a value out of range
   kPeerLost = 79,          // another rank died or is unreachable; restartable
@@ -59,7 +59,7 @@ class Error : public std::runtime_error {
   bool common_ = false;
 };
 
-// The call or the configuration is wrong and must be fixed.
+// An argument or an option is wrong and must be fixed.
 struct InvalidArgument : Error {
   explicit InvalidArgument(const std::string& message, ExitCode code = ExitCode::kConfiguration)
       : Error(code, message) {}
@@ -72,7 +72,8 @@ struct Timeout : Error {
   explicit Timeout(const Report& report) : Error(ExitCode::kPeerLost, report) {}
 };
 
-// Another rank died, stopped or left. The program must rebuild the group and resume from a checkpoint.
+// Another rank died, stopped or left. The program must rebuild the group and resume from a checkpoint. rank() is the
+// number of this other rank in the group of the failed call, or -1 if it is not in this group.
 struct PeerLost : Error {
   PeerLost(int rank, const std::string& message) : Error(ExitCode::kPeerLost, message), rank_(rank) {}
   int rank() const noexcept { return rank_; }
@@ -86,7 +87,7 @@ struct CollectiveMismatch : Error {
   explicit CollectiveMismatch(const std::string& message) : Error(ExitCode::kConfiguration, message) {}
 };
 
-// A rank ended the communicator; the text contains the first cause.
+// The group was ended before, by an error on any rank or by abort(). The text contains the first cause.
 struct Aborted : Error {
   explicit Aborted(const std::string& message) : Error(ExitCode::kPeerLost, message) {}
 };
@@ -108,7 +109,7 @@ struct DataError : Error {
   explicit DataError(const Report& report) : Error(ExitCode::kBadData, report) {}
 };
 
-// A communication backend or a device failed, or this build does not have it.
+// A communication backend or a device failed, or this build of Reigen does not support it.
 struct BackendError : Error {
   explicit BackendError(const std::string& message, ExitCode code = ExitCode::kUnavailable) : Error(code, message) {}
   explicit BackendError(const Report& report, ExitCode code = ExitCode::kUnavailable) : Error(code, report) {}

@@ -6,7 +6,8 @@
 //     fields.add("share", options.share, above(0).up_to(1), "of a parameter's elements that are sent");
 //   }
 //
-// Thread rule: values. A row points into the struct that it describes; the struct must outlive the row.
+// Thread rule: one thread at a time may use the rows of one struct. A row points into the struct that it describes; the
+// struct must outlive the row.
 #pragma once
 
 #include <chrono>
@@ -38,7 +39,8 @@ struct Range {
 constexpr Range at_least(double low) { return {.low = low}; }
 constexpr Range above(double low) { return {.low = low, .above_low = true}; }
 
-// A member whose type is an enumeration. It is read and written as the position of its value among the names.
+// A member whose type is an enumeration. get() and set() convert between the member's value and the position of the
+// value's name in Field::choices.
 struct Chosen {
   void* member = nullptr;
   std::size_t (*get)(const void* member) = nullptr;
@@ -47,26 +49,27 @@ struct Chosen {
 
 // One row of the table.
 struct Field {
+  // A pointer to the member. A vector holds steps in ascending order. Milliseconds are written as text in seconds.
   using Value = std::variant<bool*, int*, std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
                              std::optional<double>*, std::string*, std::vector<std::int64_t>*,
-                             std::chrono::milliseconds*, Chosen>;  // vector: rising steps; milliseconds: text in s
+                             std::chrono::milliseconds*, Chosen>;
 
-  std::string section;
-  std::string key;
+  std::string section;  // "optim"
+  std::string key;      // "lr"
   Value value;
-  std::string meaning;
+  std::string meaning;  // the text for --help
   Range range = {};
   std::vector<std::string> choices = {};  // allowed values of a text or an enumeration; empty: any text
   bool may_differ = false;                // whether the value may differ between ranks
   bool own_section = false;               // whether the section is defined by the user's program, not by Reigen
 
   // For an option that only some alternatives have (one_of.h):
-  std::vector<Value> alike = {};             // members of this name in other alternatives, which set() sets too
+  std::vector<Value> alike = {};             // the same option in other alternatives; set() sets it there too
   std::vector<std::string> owners = {};      // the alternatives that have the option; empty: not such an option
-  std::set<std::string>* given = nullptr;    // the keys that were set; the others have their alternative's default
+  std::set<std::string>* given = nullptr;    // keys that were set; other keys have the alternative's default
   const std::string* alternative = nullptr;  // the name of the chosen alternative
   std::string decided_by = {};               // the option that chooses the alternative: "optim.name"
-  std::string none = {};                     // a value that means the same as not having the option: "0"
+  std::string none = {};                     // the value that is the same as leaving the option out: "0"
 
   std::string name() const { return section + "." + key; }
   // Marks the option as one that only the alternatives `names` have. `holds` contains the name of the chosen
@@ -80,9 +83,9 @@ struct Field {
   bool is_switch() const { return std::holds_alternative<bool*>(value); }
   bool is_text() const;          // whether TOML writes the value in quotes
   bool is_whole() const;         // whether it is a whole number
-  bool is_unset() const;         // whether no value was set: for optional members, and for numbers of alternatives
+  bool is_unset() const;         // an optional without a value, or a number whose key is not in `given`
   std::string text() const;      // the value as text; "not set" if is_unset()
-  std::string expected() const;  // the values that it takes: "a whole number of at least 1", "fp32, fp64"
+  std::string expected() const;  // the values that are allowed: "a whole number of at least 1", "fp32, fp64"
 
   // Sets the value from text. Returns false and changes nothing if the text is not a valid value or is out of range.
   bool set(const std::string& text) const;

@@ -7,7 +7,7 @@
 // The rows of a table (fields.h) contain the options of all alternatives. The member `name` is the name of the chosen
 // alternative. An option that several alternatives have is one row. require_owned() refuses options that the chosen
 // alternative does not have.
-// Thread rule: a value.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ template <class... Options>
 class OneOf {
  public:
   std::string name = std::tuple_element_t<0, std::tuple<Options...>>::kName;  // of the chosen alternative
-  std::set<std::string> given = {};  // keys that were set; the others have their alternative's default
+  std::set<std::string> given = {};  // keys that were set; other keys have the alternative's default
 
   OneOf() = default;
   // The options that differ from the alternative's own defaults count as set.
@@ -55,8 +55,8 @@ class OneOf {
     return std::get<Alternative>(all_);
   }
 
-  // Calls use(options) with the options of the chosen alternative. Throws InvalidArgument (78) if no alternative has
-  // that name.
+  // Calls use(options) with the options of the chosen alternative. Throws InvalidArgument with exit code 78 if no
+  // alternative has that name.
   template <class Use>
   void visit(const Use& use) const {
     const bool found = ((name == Options::kName && (use(std::get<Options>(all_)), true)) || ...);
@@ -85,8 +85,9 @@ class OneOf {
     one.name = defaults.name;
     return one;
   }
-  // Call this after the command line was read. If the name is still that of `defaults`, all options that were not set
-  // get their values from `defaults`. Otherwise they keep the chosen alternative's own defaults.
+  // Call this after the command line was read. If the chosen alternative is still that of `defaults`, all options that
+  // the command line did not set get their values from `defaults`. Otherwise these options keep the chosen
+  // alternative's own defaults.
   void take_defaults(const OneOf& defaults) {
     if (name != defaults.name) return;
     Fields rows;
@@ -136,9 +137,9 @@ class OneOf {
   std::string decided_by_;  // the name of the row that chooses the alternative
 };
 
-// Throws InvalidArgument (78) for a row that was set although the chosen alternative does not have this option. The
-// text names the alternatives that have it. A switch that is off, an empty text and the value Field::none are always
-// allowed.
+// Throws InvalidArgument with exit code 78 for a row that was set although the chosen alternative does not have this
+// option. The text names the alternatives that have it. A switch that is off, an empty text and the value Field::none
+// are always allowed.
 void require_owned(const std::vector<Field>& rows);
 
 }  // namespace reigen

@@ -4,14 +4,15 @@
 // build it. P is the number of ranks, r is this rank.
 //
 // Errors: a function that can fail returns a reigen_status, which is 0 or an exit code of docs/errors.md. The text of
-// the error is in reigen_error_message(). Null handles, null outputs and unknown numbers are errors too. No exception
-// leaves a function. A local mistake (REIGEN_ERROR_INVALID_ARGUMENT) changes nothing. After any other error of an
-// operation its group is dead: every later call on it fails with REIGEN_ERROR_ABORTED and the first cause.
+// the error is in reigen_error_message(). Null handles, null outputs and numbers that stand for no constant are errors
+// too. No exception leaves a function. A wrong argument (REIGEN_ERROR_INVALID_ARGUMENT) changes nothing. After any
+// other error of an operation its group is dead: every later call of this group fails with REIGEN_ERROR_ABORTED and the
+// first cause.
 //
 // Ownership: a handle that a function returns through its last argument belongs to the caller until it is passed to its
-// release function. Releasing NULL does nothing. A released handle must not be used. Buffers belong to the caller;
-// those of an asynchronous call must stay valid until the call has completed. Functions copy the text that they get.
-// Text that they return belongs to the handle.
+// release function. Releasing NULL does nothing. A released handle must not be used. Buffers belong to the caller; the
+// buffers of an asynchronous call must stay valid until the call has completed. A function copies each text that it is
+// given. A text that it returns belongs to the handle that it was given.
 //
 // Thread rule: calls of one group must be ordered by the caller; calls of two groups may run at the same time.
 // reigen_abort and the functions of reigen_work may be called from any thread. Each thread has its own last error.
@@ -29,8 +30,8 @@ typedef struct reigen_comm reigen_comm;      // a rank's handle of a group
 typedef struct reigen_work reigen_work;      // an asynchronous operation
 typedef struct reigen_memory reigen_memory;  // memory that every rank of this machine can reach
 
-// The numbers of all constants never change. The types are int, so that an unknown number is an error and not undefined
-// behaviour.
+// The numbers of all constants never change. The types are int, so that a number without a constant is an error and not
+// undefined behaviour.
 typedef int reigen_status;
 enum {
   REIGEN_OK = 0,
@@ -90,25 +91,25 @@ enum {
 const char* reigen_version(void);           // "0.1.0"
 size_t reigen_type_size(reigen_type type);  // in bytes; 0: there is no such type
 
-// The text, kind and rank of the last failure on this thread; a call that succeeds does not change them. The text says
-// what happened, which values were got and expected, and a fix. It is valid until the next failure on this thread; ""
-// when no function has failed.
+// The text and kind of the last failure on this thread, and the rank that it names. A call that succeeds does not
+// change them. The text says what happened, which values were got and expected, and a fix. It is valid until the next
+// failure on this thread; "" when no function has failed.
 const char* reigen_error_message(void);
 reigen_error reigen_error_kind(void);
 int reigen_error_rank(void);  // the lost rank of REIGEN_ERROR_PEER_LOST, else -1
 
-// Options: first call the function of the struct, which sets the defaults (`bytes` is sizeof the struct). Then change
-// members. A later version may add members at the end; programs that were built before continue to work. NULL for a
-// text means the default. The comments show the defaults.
+// Options: first call reigen_NAME_options_default(), which sets struct_size and the defaults (`bytes` is sizeof the
+// struct). Then change members. A later version may add members at the end; programs that were built before continue to
+// work. NULL for a text means the default. The comment of a member begins with its default.
 typedef struct reigen_init_options {
   size_t struct_size;
   const char* name;     // "world"
-  const char* backend;  // "auto", "self", "shared_memory"; NULL: REIGEN_COMM_BACKEND, else "auto"
+  const char* backend;  // NULL: REIGEN_COMM_BACKEND, else "auto"; or "self", "shared_memory"
   int64_t timeout_ms;   // 0: REIGEN_TIMEOUT, else 10 minutes
   int keep_memory;      // 1: freed memory stays in the process (reigen/runtime/init.h)
-  const char* network;  // between machines: "tcp", "mpi"; NULL: REIGEN_COMM_NETWORK, else "tcp"
-  int segments;         // tcp: pieces into which transfers are cut; 0: REIGEN_COMM_SEGMENTS, else chosen by size
-  int connections;      // tcp: sockets that share a large message; 0: REIGEN_COMM_CONNECTIONS, else 1
+  const char* network;  // NULL: REIGEN_COMM_NETWORK, else "tcp"; or "mpi": backend between machines
+  int segments;         // 0: REIGEN_COMM_SEGMENTS, else chosen by size; tcp: pieces into which transfers are cut
+  int connections;      // 0: REIGEN_COMM_CONNECTIONS, else 1; tcp: sockets that share a large message
 } reigen_init_options;
 
 typedef struct reigen_comm_options {
@@ -119,21 +120,21 @@ typedef struct reigen_comm_options {
                         // and that is new for each job, or tcp://host:port, where rank 0 serves the store for one group
                         // at a time
   const char* name;     // "world"; two groups that meet in the same file need different names
-  const char* backend;  // as above
+  const char* backend;  // "auto"; the names are those of reigen_init_options
   int64_t join_timeout_ms;       // 60 s: the longest wait until all ranks have joined
-  int64_t report_after_ms;       // 30 s: a warning names a live rank after a longer wait
+  int64_t report_after_ms;       // 30 s: a warning names a live rank for which others have waited longer
   int64_t timeout_ms;            // 10 minutes: a longer wait for a live rank ends the group
-  int64_t heartbeat_timeout_ms;  // 10 s: a rank without a heartbeat for so long is lost
-  const char* network;           // as above
+  int64_t heartbeat_timeout_ms;  // 10 s: a rank that sends no heartbeat for so long is lost
+  const char* network;           // "tcp"; this and the next two: see reigen_init_options
   int segments;                  // 0: chosen by size
   int connections;               // 1
 } reigen_comm_options;
 
 typedef struct reigen_call_options {
   size_t struct_size;
-  reigen_work** work;  // NULL; else the call is asynchronous, and its handle is written here
+  reigen_work** work;  // NULL: the call blocks; else it is asynchronous, and *work becomes its handle
   int only_caller;     // 0: the progress thread advances the call too; 1: only reigen_poll and reigen_work_wait do
-  const char* tag;     // appears in every error and is compared between ranks; at most 47 characters
+  const char* tag;     // none; appears in every error and is compared between ranks; at most 47 characters
   double factor;       // 1; this rank's input is multiplied by it; only for sums of floats
 } reigen_call_options;
 
@@ -146,8 +147,8 @@ reigen_status reigen_call_options_default(reigen_call_options* options, size_t b
 reigen_status reigen_init(const reigen_init_options* options, reigen_comm** comm);
 // Creates a group without a launcher: the options give rank, size and store. Blocks until all ranks have joined.
 reigen_status reigen_comm_create(const reigen_comm_options* options, reigen_comm** comm);
-// Creates a group of the ranks that give the same colour, in the order of (key, rank). A rank with a negative colour
-// gets NULL.
+// The ranks of `comm` that pass the same `color` form a new group, in which they are ordered by (key, rank). A rank
+// that passes a negative `color` gets NULL.
 reigen_status reigen_split(reigen_comm* comm, int color, int key, reigen_comm** part);
 // Ends the group on all ranks: pending and later calls of every rank fail with this cause.
 reigen_status reigen_abort(reigen_comm* comm, const char* cause);
@@ -160,8 +161,8 @@ int reigen_size(const reigen_comm* comm);             // -1 for NULL
 const char* reigen_name(const reigen_comm* comm);     // NULL for NULL
 const char* reigen_backend(const reigen_comm* comm);  // NULL for NULL
 
-// Zeroed memory, aligned to 64 bytes. Operations on it make no extra copies. It may outlive the group. Fails with
-// REIGEN_OS_RESOURCE when no memory is left.
+// Allocates zeroed memory, aligned to 64 bytes. Operations on this memory make no extra copies. It may outlive the
+// group. Fails with REIGEN_OS_RESOURCE when no memory is left.
 reigen_status reigen_allocate(reigen_comm* comm, size_t bytes, reigen_memory** memory);
 void* reigen_memory_data(const reigen_memory* memory);  // NULL for NULL
 void reigen_memory_release(reigen_memory* memory);
@@ -169,7 +170,7 @@ void reigen_memory_release(reigen_memory* memory);
 // The operations. If `options` is NULL, the call blocks, and has no tag and the factor 1. Counts are numbers of
 // elements.
 
-// output[i] = op over ranks of input[i], i < count
+// output[i] = op over the input[i] of all ranks, i < count
 reigen_status reigen_all_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 reigen_op op, const reigen_call_options* options);
 // data on every rank = data on root
@@ -178,10 +179,10 @@ reigen_status reigen_broadcast(reigen_comm* comm, void* data, size_t count, reig
 // output[q·count + i] = input[i] of rank q
 reigen_status reigen_all_gather(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 const reigen_call_options* options);
-// output[i] = op over ranks of input[r·count + i]
+// output[i] = op over the input[r·count + i] of all ranks
 reigen_status reigen_reduce_scatter(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                     reigen_op op, const reigen_call_options* options);
-// output[i] on root = op over ranks of input[i]; on other ranks output may be NULL
+// output[i] on root = op over the input[i] of all ranks; on other ranks output may be NULL
 reigen_status reigen_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                             reigen_op op, int root, const reigen_call_options* options);
 // output[q·count + i] on root = input[i] of rank q; on other ranks output may be NULL
@@ -213,7 +214,7 @@ reigen_status reigen_all_to_all_v(reigen_comm* comm, const void* input, const si
 
 // The data that recv writes on rank `to` = the data that send reads on rank `from`. The n-th send from one rank to
 // another matches the n-th recv of that pair. A send of more than 1 KiB may wait for its recv, so an exchange needs
-// asynchronous calls or a group of calls.
+// asynchronous calls, or a list of calls between reigen_group_begin and reigen_group_end.
 reigen_status reigen_send(reigen_comm* comm, const void* data, size_t count, reigen_type type, int to,
                           const reigen_call_options* options);
 reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_type type, int from,
@@ -223,17 +224,17 @@ reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_ty
 // together, so that no call waits for another. A call with an unknown type or reduction, or with NULL for counts, fails
 // at once and is left out. Any other mistake in a collected call makes reigen_group_end fail, and none of the calls
 // runs. The buffers of the collected calls must remain valid until the calls are complete. After reigen_group_end the
-// handles of the calls may be waited for; each handle is complete when all calls are complete. The options `work` and
-// `only_caller` of reigen_group_end apply to all collected calls.
+// program may wait for the handles of the calls; each handle is complete when all calls are complete. The options
+// `work` and `only_caller` of reigen_group_end apply to all collected calls.
 reigen_status reigen_group_begin(reigen_comm* comm);
 reigen_status reigen_group_end(reigen_comm* comm, const reigen_call_options* options);
 
 // Advances asynchronous operations as far as possible without waiting.
 reigen_status reigen_poll(reigen_comm* comm);
 
-// Waits until the call is complete: for timeout_ms at most, or with timeout_ms < 0 as long as the group's timeout
-// allows. Fails with REIGEN_ERROR_TIMEOUT after timeout_ms. If reigen_work_is_completed then returns 0, the operation
-// continues and may be waited for again.
+// Waits until the call is complete, for at most timeout_ms milliseconds; if timeout_ms < 0, as long as the group's
+// timeout allows. Fails with REIGEN_ERROR_TIMEOUT when this time has passed. If reigen_work_is_completed returns 0
+// after such a failure, the operation continues and the program may wait for it again.
 reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms);
 int reigen_work_is_completed(const reigen_work* work);  // 1: completed or failed, 0: not yet, -1 for NULL
 void reigen_work_release(reigen_work* work);            // an operation that is not complete continues

@@ -6,9 +6,10 @@
 //                  "pieces": [{"file": 0, "at": 1024, "first": 0, "count": 288, "xxh64": "..."}]}]}},
 //    "xxh64": hash of the content's text}
 //
-// A piece whose box is not the whole tensor has "box_offset" and "box_shape" (piece.h). Header and pieces fill their
-// file without gap or overlap, so that every byte has a hash; the pieces of a tensor cover it in the same way. The
-// functions only convert text to values and back. Thread rule: no shared state.
+// A piece is a part of a tensor in one file: the elements "first" to "first" + "count" of a box of the tensor, in
+// row-major order. A piece whose box is not the whole tensor has "box_offset" and "box_shape". The header and the
+// pieces of a file fill it without gap or overlap, so every byte has a hash. The pieces of a tensor fill the tensor
+// without gap or overlap. The functions only convert text to values and back. Thread rule: no shared state.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@
 namespace reigen::checkpoint {
 
 struct StoredPiece {
-  Part part = {};
+  Part part = {};          // the box, "first" and "count"
   std::size_t file = 0;    // index in Manifest::files
   std::uint64_t at = 0;    // first byte in the file
   std::uint64_t hash = 0;  // XXH64 of the piece's bytes
@@ -44,7 +45,7 @@ struct StoredFile {
   std::uint64_t header_hash = 0;
 };
 
-// The tensors of one kind: "model", "optimizer".
+// The tensors of one group: "model", "optimizer".
 using Group = std::vector<StoredTensor>;
 
 struct Manifest {
@@ -53,8 +54,8 @@ struct Manifest {
   std::int64_t position = 0;  // samples of that epoch that all ranks together have used
   std::int64_t global_batch = 0;
   std::int64_t seed = 0;
-  std::int64_t world_size = 1;  // number of ranks of the run that wrote it
-  std::int64_t optimizer_steps = 0;
+  std::int64_t world_size = 1;                                  // number of ranks of the run that wrote it
+  std::int64_t optimizer_steps = 0;                             // how often the optimizer's step() was called
   std::vector<std::pair<std::string, std::int64_t>> mesh = {};  // axes and sizes, outer to inner; may be empty
   std::map<std::string, std::string> options = {};              // the run's options, as text
   // The fields from here on are set by save().
@@ -70,14 +71,16 @@ struct Manifest {
 std::string to_text(const Manifest& manifest);
 
 // `where` is the file's path, for messages. Throws DataError naming the fault: damage, numbers out of range, pieces
-// that overlap or leave holes in a file. Throws Error 76 for another version of the format. check_coverage() looks for
-// holes in tensors; this function does not. Memory in proportion to the text.
+// that overlap or leave holes in a file. Throws an Error with exit code 76 when the manifest has another version of the
+// format. Does not look for holes in tensors; check_coverage() does. The memory is proportional to the length of the
+// text.
 Manifest from_text(std::string_view text, const std::string& where);
 
-// Throws DataError when the pieces of a tensor overlap or leave a hole. Time in proportion to the number of pieces.
+// Throws DataError when the pieces of a tensor overlap or leave a hole. The time is proportional to the number of
+// pieces.
 void check_coverage(const Manifest& manifest, const std::string& where);
 
-// Keys with this prefix give the meaning of the numbers in a model's inputs and targets: "meaning.classes" =
+// Keys with this prefix say what the numbers in a model's inputs and targets mean: "meaning.classes" =
 // "[\"cat\",\"dog\"]". They are in Manifest::options and in a model's metadata. The value is a JSON list, in which a
 // backslash is written \\ and a byte that is not UTF-8 is written like \xE9 (Python's unicode_escape reads both).
 inline constexpr std::string_view kMeaning = "meaning.";

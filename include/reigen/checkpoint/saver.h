@@ -8,12 +8,12 @@
 //   }
 //   saver.wait();
 //
-// At most one save is in flight: the next save waits for it. Training waits only for the copy. The memory of the copy
-// is as large as the contents that this rank gives, and is kept for the next save. The first save also waits until the
-// kernel has provided this memory, unless prepare() was called before. While the Saver lives, no other job can write to
-// the directory. The writing threads have a group of their own, which is split off `world`, so their calls may run at
-// the same time as the training's calls.
-// Thread rule: one thread of each rank.
+// At most one save is in flight: the next save waits for it. Training waits only for the copy. The copy needs as much
+// memory as the contents that this rank gives; the memory is kept for the next save. The first save also waits until
+// the kernel has provided this memory, unless prepare() was called before. While the Saver lives, no other job can
+// write to the directory. The writing threads of the ranks communicate in a group of their own, which is split off
+// `world`. So their calls may run at the same time as the training's calls.
+// Thread rule: only one thread of each rank calls the functions.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct SaverOptions {
 
 class Saver {
  public:
-  // Collective. Throws IoError on every rank: 73 when another job writes to the directory, 74 or 77 when the directory
-  // cannot be written.
+  // Collective. Throws IoError on every rank: with exit code 73 when another job writes to the directory, with 77 or 74
+  // when the directory cannot be written (77: no permission).
   Saver(std::filesystem::path directory, Communicator world, const SaverOptions& options = {});
   // Waits for the save that is in flight. Logs an error that no call has thrown yet.
   ~Saver();
@@ -42,17 +42,17 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   // Makes the writing thread allocate the memory for a copy of contents of this size, so that the first save need not
-  // wait for it. Saves nothing, and returns at once unless the writing thread is busy; the next save waits until it is
-  // done. If the allocation fails, the next save tries again. Does nothing if the Saver is not asynchronous. Not
+  // wait for it. Saves nothing. Returns at once unless the writing thread is busy. The next save waits until the
+  // allocation is done; if it failed, the next save tries again. Does nothing if the Saver is not asynchronous. Not
   // collective.
   void prepare(const Contents& contents);
 
   // Collective, as checkpoint::save(). First waits for the previous save; if that save failed, throws its error and
-  // begins nothing. A later call throws the errors of an asynchronous save. Without memory for the copy, this rank logs
-  // a warning and writes its part before it returns.
+  // begins nothing. The error of an asynchronous save is thrown by a later call of save(), check() or wait(). If there
+  // is no memory for the copy, this rank logs a warning and writes its contents before save() returns.
   void save(const Manifest& manifest, const Contents& contents);
 
-  // Throws the error of the last save, once. Does not wait.
+  // If the last save has failed, throws its error, but only once. Does not wait.
   void check();
   // Waits for the last save, then calls check().
   void wait();

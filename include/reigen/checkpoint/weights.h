@@ -3,11 +3,15 @@
 //   const Weights weights("pytorch_model.bin");
 //   for (const TensorInfo& tensor : weights.tensors()) { ... weights.read(tensor.name, bytes); }
 //
-// The source may be a safetensors file; a folder of Hugging Face (model.safetensors or pytorch_model.bin, or their
-// parts with an index, model.safetensors.index.json or pytorch_model.bin.index.json); a file of Python's torch.save, of
-// C++'s torch::save or of TorchScript (.pt, .pth, .bin; no code in it is run); a group of a checkpoint of this library;
-// or the folder of a run, whose newest whole checkpoint is read. The content of a file decides its kind, not its name.
-// This class only reads, and does not need LibTorch. Thread rule: one thread at a time.
+// The source may be:
+// - a safetensors file;
+// - a file of Python's torch.save, of C++'s torch::save or of TorchScript (.pt, .pth, .bin; no code in it is run);
+// - a folder of Hugging Face, with model.safetensors or pytorch_model.bin, or with parts of them and an index
+//   (model.safetensors.index.json or pytorch_model.bin.index.json);
+// - a checkpoint of this library, of which one group of tensors is read ("model", "optimizer");
+// - the folder of a run, whose newest whole checkpoint is read.
+// The content of a file decides its kind, not its name. This class only reads, and does not need LibTorch. Thread rule:
+// one thread at a time.
 #pragma once
 
 #include <filesystem>
@@ -39,8 +43,8 @@ struct Unread {
   std::string what;  // for a tensor: why it cannot be read; for an object: its class
 };
 
-// Prefixes of names. If `only` is not empty, names that begin with none of its prefixes are left out. Then names that
-// begin with a prefix of `skip` are left out.
+// Chooses tensors by prefixes of their names. If `only` is not empty, tensors whose names begin with none of its
+// prefixes are left out. Tensors whose names begin with a prefix in `skip` are left out in any case.
 struct Selection {
   std::vector<std::string> only = {};
   std::vector<std::string> skip = {};
@@ -48,12 +52,12 @@ struct Selection {
 
 class Weights {
  public:
-  // `group` is the group to read from a checkpoint; every byte of the checkpoint is first read and compared with its
-  // hash. Throws IoError (66: no such path, or a folder without weights), or DataError naming the damage, or the kind
-  // of a file that holds no weights.
+  // `group` is the group of tensors to read if the source is a checkpoint. Every byte of a checkpoint is first read and
+  // compared with its hash. Throws IoError, with exit code 66 for a path that does not exist and for a folder without
+  // weights. Throws DataError naming the damage, or naming the kind of a file that holds no weights.
   explicit Weights(const std::filesystem::path& path, const std::string& group = "model");
   // The averaged weights that a run has saved next to its weights (optim/ema.h). Tensors that are not averaged, such as
-  // buffers, have the model's values. Throws DataError when the checkpoint has no averages.
+  // buffers, are those of the model. Throws DataError when the checkpoint has no averages.
   static Weights averages_of(const std::filesystem::path& path);
 
   const std::string& kind() const { return kind_; }  // "a PyTorch file"
@@ -65,17 +69,18 @@ class Weights {
 
   // Removes everything that the selection leaves out.
   void select(const Selection& selection);
-  std::vector<std::string> unmatched(const Selection& selection) const;  // prefixes that no name has
+  std::vector<std::string> unmatched(const Selection& selection) const;  // prefixes that begin no name
   // Throws DataError naming the tensors that cannot be read, if there are any.
   void require_readable() const;
-  // The meaning of the numbers in inputs and targets, as the run saved it: "meaning.classes" and the like
-  // (docs/files.md).
+  // What the numbers in the model's inputs and targets mean, as the run saved it. The keys are "meaning.classes" and
+  // others (docs/files.md).
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // into = the tensor, row-major. Throws DataError when there is no tensor of that name, or when the file is damaged.
+  // into = the tensor's elements in row-major order, little-endian. Throws DataError when there is no tensor of that
+  // name, or when the file is damaged.
   void read(const std::string& name, std::span<std::byte> into) const;
 
-  // Reads every byte, and for PyTorch files compares their checksums. Safetensors files have no checksums; their
+  // Reads every byte, and compares the checksums that PyTorch files contain. Safetensors files have no checksums; their
   // structure is checked. Throws DataError naming the damage. Memory: the largest tensor.
   void verify() const;
 
@@ -103,8 +108,8 @@ class Weights {
 };
 
 // The checkpoint that `path` stands for: the checkpoint itself, or the newest whole one in a directory of checkpoints
-// or of a run. Logs a warning for each damaged checkpoint that it passes over. Throws IoError (66) when there is no
-// checkpoint, DataError when none is whole.
+// or of a run. Logs a warning for each damaged checkpoint that it passes over. Throws IoError with exit code 66 when
+// there is no checkpoint, and DataError when none is whole.
 Checkpoint find_checkpoint(const std::filesystem::path& path);
 bool is_checkpoint(const std::filesystem::path& path);
 bool is_model_folder(const std::filesystem::path& path);  // a folder of Hugging Face

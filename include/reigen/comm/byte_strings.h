@@ -5,9 +5,9 @@
 //   torch::save(vocabulary, text);
 //   std::string same = reigen::broadcast_bytes(text.str(), 0, world);
 //
-// All functions are blocking. Each makes two collectives; the first sends 8 bytes per rank. The errors are those of
-// Communicator's operations.
-// Thread rule: as Communicator's.
+// All functions are blocking. Each function makes two collectives; the first sends 8 bytes per rank. The functions
+// throw the errors of Communicator's operations, which contain `tag`.
+// Thread rule: the caller orders these functions with the other operations of the group (communicator.h).
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ namespace reigen::comm {
 // Returns the root's bytes on every rank. The `bytes` that other ranks pass are ignored.
 std::string broadcast_bytes(std::string bytes, int root, Communicator world, const std::string& tag = "bytes");
 
-// Returns on every rank: result[q] = the bytes of rank q.
+// Returns the bytes of all ranks on every rank: result[q] is what rank q passed.
 std::vector<std::string> all_gather_bytes(const std::string& bytes, Communicator world,
                                           const std::string& tag = "bytes");
 

@@ -23,8 +23,8 @@ struct Call;
 // The buffers of the calls must stay valid until run() returns or the Work of start() is complete. Only blocks of
 // Communicator::allocate() may be dropped earlier: at any time after start().
 //
-// A list is a value. It may be run again, by any group that has the ranks that the list names. Each function adds a
-// call of the Communicator function with the same name. If a call is invalid, run() and start() throw before any call
+// A list is a value. It may be run again, by any group that has the ranks that the list names. Each function below adds
+// a call of the Communicator function with the same name. If a call is invalid, run() and start() throw before any call
 // of the list has begun. Collectives run in the order of the list; sends and recvs run at the same time as the
 // collectives.
 // Thread rule: one thread at a time may use a list.

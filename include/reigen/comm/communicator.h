@@ -3,7 +3,7 @@
 // Every rank calls the same operations in the same order with the same count, type, reduction and root. The ranks
 // compare their calls. If the calls differ, all ranks throw CollectiveMismatch, whose text names two different calls.
 // Each of Reigen's algorithms adds in a fixed order, by default in rank order (docs/algorithms.md), so every rank and
-// every run gets the same bits. Over mpi and nccl the library chooses the order.
+// every run gets the same bits. Over mpi and nccl the MPI library or NCCL chooses the order.
 //
 // NAME() runs on the caller's thread and returns when the operation is done. start_NAME() returns at once: the
 // operation then runs on the rank's progress thread, on a thread that waits for its Work, or inside poll(). Operations
@@ -68,10 +68,10 @@ class Communicator {
   // tests.
   std::string last_algorithm(DeviceKind memory = DeviceKind::kCpu) const;
 
-  // output[i] = op over all ranks of input[i], for i < count. In place when output == input; otherwise the two must not
-  // overlap. N is the number of bytes of `count` elements, here and below. On memory from allocate() the operation is
-  // one pass with 2·N bytes of traffic per rank; other memory is copied through a staging buffer, in chunks.
-  // start_all_reduce() makes the same call and returns its Work at once, as every start_NAME() below does.
+  // output[i] = op over the input[i] of all ranks, for i < count. The call is in place when output == input; otherwise
+  // the two must not overlap. N is the number of bytes of `count` elements, here and below. On memory from allocate()
+  // the operation is one pass with 2·N bytes of traffic per rank; other memory is copied through a staging buffer, in
+  // chunks. start_all_reduce() makes the same call and returns its Work at once, as every start_NAME() below does.
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
@@ -88,16 +88,15 @@ class Communicator {
   [[nodiscard]] Work start_all_gather(const void* input, void* output, std::size_t count, DataType type,
                                       const StartOptions& options = {}) const;
 
-  // output[i] = op over all ranks q of input_q[r·count + i], for i < count: rank r gets the r-th of P blocks. In
-  // place when output == input + r·count; otherwise the two must not overlap. A rank reads P·N bytes and writes N
-  // bytes.
+  // output[i] = op over the input[r·count + i] of all ranks, for i < count: rank r gets the r-th of P blocks. In place
+  // when output == input + r·count; otherwise the two must not overlap. A rank reads P·N bytes and writes N bytes.
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                       const CallOptions& options = {}) const;
   [[nodiscard]] Work start_reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
                                           ReduceOp op, const StartOptions& options = {}) const;
 
-  // output on root = op over all ranks of input, as in all_reduce(). Other ranks may pass a null output. In place on
-  // root when output == input.
+  // output[i] on root = op over the input[i] of all ranks, as in all_reduce(). Other ranks may pass a null output. In
+  // place on root when output == input.
   void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
               const CallOptions& options = {}) const;
   [[nodiscard]] Work start_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
@@ -117,16 +116,16 @@ class Communicator {
   [[nodiscard]] Work start_scatter(const void* input, void* output, std::size_t count, DataType type, int root,
                                    const StartOptions& options = {}) const;
 
-  // output[q·count + i] = input_q[r·count + i]: block r of every rank goes to rank r. Never in place. Traffic: P·N
-  // bytes per rank.
+  // output[q·count + i] = input[r·count + i] of rank q: block r of every rank goes to rank r. Never in place. Traffic:
+  // P·N bytes per rank.
   void all_to_all(const void* input, void* output, std::size_t count, DataType type,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_to_all(const void* input, void* output, std::size_t count, DataType type,
                                       const StartOptions& options = {}) const;
 
   // NAME_v() is NAME() with blocks of different sizes: counts[q] elements for rank q, one block after the other without
-  // gaps. Every rank passes the same counts. The call may be in place where NAME() may be: the smaller buffer then is
-  // the beginning of block r of the larger buffer.
+  // gaps. Every rank passes the same counts. The call may be in place where NAME() may be: the smaller buffer then
+  // begins where block r of the larger buffer begins.
   using Counts = std::span<const std::size_t>;
   void all_gather_v(const void* input, void* output, Counts counts, DataType type,
                     const CallOptions& options = {}) const;
@@ -173,29 +172,31 @@ class Communicator {
   void run(const CallList& calls) const;
   [[nodiscard]] Work start(const CallList& calls, Progress progress = Progress::kThread) const;
 
-  // Makes a new group of the ranks that give the same colour, in the order of (key, rank). A rank that gives a
-  // negative colour gets no group. Collective and blocking: every rank of this group calls it, in the same order as its
-  // other operations. Calls of the new group may use memory from allocate() of this group at the same cost, and calls
-  // of both groups may be in flight at the same time. Cost: a few rounds of communication in this group, however many
-  // ranks there are.
+  // The ranks that pass the same `color` form a new group, in which they are ordered by (key, rank). A rank that passes
+  // a negative `color` gets no group. Collective and blocking: every rank of this group calls it, in the same order as
+  // its other operations. Calls of the new group may use memory from allocate() of this group at the same cost, and
+  // calls of both groups may be in flight at the same time. Cost: a few rounds, in each of which all ranks of this
+  // group exchange small messages. The number of rounds does not grow with the number of ranks.
   std::optional<Communicator> split(int color, int key = 0) const;
 
   // Allocates memory that every rank of this machine can access, aligned to 64 bytes and zeroed. Operations on it
   // make no extra copies. A local call. The memory is freed when its last owner has dropped it and no operation uses
   // it; it may outlive the communicator. Throws IoError (exit code 71) when there is no memory left.
   std::shared_ptr<void> allocate(std::size_t bytes) const;
-  // The same on device(); if `on` is the cpu, the same as the function above. Over cuda_ipc every rank of the group can
-  // access the memory. It may be handed out again as soon as its last owner drops it: by then all streams must have
-  // finished their work on it, as before cudaFree(). Throws InvalidArgument for a device that is not the group's.
+  // Allocates memory on the device `on`, which must be device() or the cpu; for the cpu this is the function above.
+  // Over cuda_ipc every rank of the group can access the memory. allocate() may return the same memory again as soon as
+  // its last owner has dropped it. So, as before cudaFree(), all streams must have finished their work on it before it
+  // is dropped. Throws InvalidArgument for a device that is not the group's.
   std::shared_ptr<void> allocate(std::size_t bytes, const Device& on) const;
 
   // Whether all ranks of the group can access each other's host memory. If so, allocate_shared() works, and a call
   // keeps a processor busy instead of waiting for a network. False with the backend "self".
   bool shares_memory() const;
-  // Allocates one block of memory that all ranks of the group map. When two ranks have taken part in an operation, each
-  // sees the data that the other wrote before it. Collective and blocking. The block is zeroed and aligned to a page.
-  // Every rank must keep it until the last call that uses it is complete. An in-place all_gather in this memory moves
-  // no data and costs as much as a barrier. Throws BackendError if the ranks cannot share memory.
+  // Allocates one block of memory that all ranks of the group map. After two ranks have taken part in an operation,
+  // each sees the data that the other wrote to the block before the operation. Collective and blocking. The block is
+  // zeroed and aligned to a page. Every rank must keep the returned pointer until the last call that uses the block is
+  // complete. An in-place all_gather in this memory moves no data and costs as much as a barrier. Throws BackendError
+  // if the ranks cannot share memory.
   std::shared_ptr<void> allocate_shared(std::size_t bytes) const;
 
   // Advances the started operations as far as possible without waiting. For threads that compute and must not block.

@@ -1,12 +1,12 @@
-// The last calls of this rank, read from the flight record, which is always on (docs/flight_recorder.md). For
-// timelines, and for programs that examine their own communication.
+// The last calls of this rank, read from the flight record, which every rank always keeps (docs/flight_recorder.md).
+// Use them for timelines, and in programs that examine their own communication.
 //
 //   for (const auto& call : world.history()) {
 //     fmt::print("{} {} {} ns\n", call.kind, call.tag, call.ended - call.started);
 //   }
 //
 // Times are nanoseconds since 1970 by this machine's clock. A time of 0 means that the event has not happened yet.
-// Thread rule: plain values.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 namespace reigen::comm {
 
 struct PastCall {
-  std::uint64_t number = 0;  // counts this rank's calls in all of its groups
-  std::string group = {};
-  std::string kind = {};  // "all_reduce"
-  std::string tag = {};   // CallOptions::tag
+  std::uint64_t number = 0;  // the call's number; this rank's calls in all of its groups are counted together
+  std::string group = {};    // the group's name
+  std::string kind = {};     // "all_reduce"
+  std::string tag = {};      // CallOptions::tag
   std::uint64_t bytes = 0;
-  std::int64_t called = 0;
+  std::int64_t called = 0;   // when the program made the call
   std::int64_t started = 0;  // when this rank began to work on the call
-  std::int64_t ended = 0;
+  std::int64_t ended = 0;    // when the call was complete on this rank, or failed
 };
 
 }  // namespace reigen::comm

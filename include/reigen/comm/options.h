@@ -48,8 +48,8 @@ struct StartOptions {
 struct GroupOptions {
   int rank = 0;
   int size = 1;
-  std::shared_ptr<store::Store> store = nullptr;  // may be null for a group of one with backend "auto" or "self"
-  std::string name = "world";                     // in messages; prefix of its store keys: two groups need two names
+  std::shared_ptr<store::Store> store = nullptr;  // null: only for a group of one rank, backend "auto" or "self"
+  std::string name = "world";                     // appears in messages; begins its store keys, so names must differ
   // The backend for the host's memory: auto, self, shared_memory, tcp, mpi or hierarchical. "auto" chooses
   // shared_memory if all ranks are on one machine, `network` if no two ranks are on the same machine, and hierarchical
   // otherwise. The name of a backend for a device's memory ("nccl") counts as `device_backend`, and the host's backend
@@ -63,8 +63,9 @@ struct GroupOptions {
   // cuda_ipc if the ranks also share the host's memory, otherwise nccl.
   std::string device_backend = "auto";
   std::string network = "tcp";  // the backend between machines: tcp or mpi
-  // Ranks that can open each other's memory are on one machine, unless their machine_id differs. So one machine can
-  // play several. If it is empty on all ranks, only the ability to open the memory decides.
+  // Ranks that can open each other's memory count as ranks of one machine, unless their machine_id differs. So one
+  // computer can play several machines. If machine_id is empty on all ranks, only the ability to open the memory
+  // decides.
   std::string machine_id = {};
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);       // longest wait for all ranks to join
   std::chrono::milliseconds report_after = std::chrono::seconds(30);       // a longer wait for a live rank is logged
@@ -75,9 +76,9 @@ struct GroupOptions {
   // shared_memory, and to auto and hierarchical, which use these two; each of the two takes the rules that name one of
   // its own algorithms. Must be the same on every rank.
   std::string algorithms = {};
-  int segments = 0;     // over tcp: pieces into which an algorithm cuts data, if it can; 0: by size. Same on every rank
+  int segments = 0;     // over tcp: pieces into which algorithms cut data, if they can; 0: by size. Same on every rank
   int connections = 1;  // over tcp: sockets that share a large message between two ranks
-  std::shared_ptr<store::Store> meeting = nullptr;  // for Reigen's own use: the store where ranks meet; null: `store`
+  std::shared_ptr<store::Store> meeting = nullptr;  // for Reigen's own use: the store for joining; null: `store`
   // Called about once a second while the group waits for ranks to join. An error that it throws ends the forming of
   // the group.
   std::function<void()> while_forming = {};

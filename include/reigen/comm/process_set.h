@@ -2,7 +2,7 @@
 //
 //   if (auto even = reigen::process_set(world, {0, 2})) even->barrier();   // ranks 0 and 2; the others do nothing
 //
-// Thread rule: as Communicator::split().
+// Thread rule: the caller orders this function with the other operations of `world`.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@
 namespace reigen::comm {
 
 // Returns the group of `ranks`, in which ranks[i] is rank i. On a rank that is not in `ranks`, returns nothing.
-// Collective and blocking: every rank of `world` calls it with the same numbers. Throws InvalidArgument on every rank
-// if the numbers differ between ranks (the text names a rank and its numbers), are not ranks of `world`, occur twice,
-// or if there are none. Cost: one all_gather of 16 bytes per rank, then split().
+// Collective and blocking: every rank of `world` calls it with the same `ranks`. Throws InvalidArgument on every rank
+// if `ranks` differs between ranks; the text names a rank and its `ranks`. Also throws it if `ranks` is empty, has a
+// number twice, or has a number that is not a rank of `world`. Cost: one all_gather of 16 bytes per rank, then split().
 std::optional<Communicator> process_set(Communicator world, const std::vector<int>& ranks);
 
 }  // namespace reigen::comm

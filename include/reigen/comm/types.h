@@ -29,7 +29,7 @@ enum class ReduceOp : std::uint8_t { kSum, kAvg, kProd, kMin, kMax, kBand, kBor,
 // Whether the reduction is defined for the type.
 bool is_defined(ReduceOp op, DataType type);
 
-std::size_t size_of(DataType type);
+std::size_t size_of(DataType type);  // bytes of one element
 const char* name_of(DataType type);
 const char* name_of(ReduceOp op);
 

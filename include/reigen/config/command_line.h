@@ -22,7 +22,7 @@ struct CommandLine {
   Config config;
   bool help = false;
   bool print_config = false;
-  std::optional<int> ranks = {};  // the N of -n N
+  std::optional<int> ranks = {};  // the number N of the flag -n N; not set: there is no such flag
 };
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
@@ -31,15 +31,16 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 Environment process_environment();
 
 // Reads flags from `arguments` (without program and recipe name), then values from `environment`, then from the file of
-// --config, then from `defaults`; the first source that has a value decides. Learning rate and weight decay of
-// `defaults` apply only to the optimizer of `defaults`; another optimizer has its own. Errors: InvalidArgument with
-// exit code 2 for unknown flags and flags without a value, and with 78 for unknown keys in files and variables, wrong
-// types and values out of range; IoError 66 for a missing file (77, 74 if it cannot be read); DataError 65 for a file
-// that is no regular file or larger than 1 MiB. The text names the flag, the variable or file:line:column.
+// --config, then from `defaults`; the first source that has a value decides. The learning rate and the weight decay of
+// `defaults` apply only to the optimizer of `defaults`; another optimizer has its own defaults. Throws InvalidArgument
+// with exit code 2 for unknown flags and for flags without a value. Throws InvalidArgument with exit code 78 for
+// unknown keys in files and variables, for wrong types and for values out of range. Throws IoError with exit code 66
+// for a missing file, and with 77 or 74 for a file that cannot be read (77: no permission). Throws DataError for a file
+// that is no regular file or is larger than 1 MiB. The text names the flag, the variable or file:line:column.
 CommandLine read_command_line(const Config& defaults, const std::vector<std::string>& arguments,
                               const Environment& environment);
 
-// Valid TOML with one line for each key. Reading it gives an equal Config.
+// The configuration as valid TOML, with one line for each key. Reading this text gives an equal Config.
 std::string to_toml(const Config& config);
 
 // The part of --help that lists the options.
@@ -48,9 +49,9 @@ std::string help_text(const Config& defaults);
 // Equal configurations have equal hashes. Options that may differ between ranks do not count.
 std::uint64_t hash_of(const Config& config);
 
-// Collective. Throws InvalidArgument (78) on every rank if ranks were started with different configurations. The text
-// names the first key that differs, with the values of rank 0 and of the first rank whose value differs. Cost if all
-// ranks agree: one all_gather of 16 bytes.
+// Collective. Throws InvalidArgument with exit code 78 on every rank if ranks were started with different
+// configurations. The text names the first key that differs, with the values of rank 0 and of the first rank whose
+// value differs. Cost if all ranks agree: one all_gather of 16 bytes.
 void require_same(const Config& config, const Communicator& world);
 
 }  // namespace reigen::config

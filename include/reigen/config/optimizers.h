@@ -18,12 +18,12 @@ namespace reigen::optim {
 
 // Parameters that are treated differently from the others, see parameter_group.h.
 struct ParameterGroup {
-  // Patterns for the whole name: `*` stands for any text, `?` for one character. "@vectors" stands for every parameter
-  // with at most one dimension: biases, and the scales of norms under any name.
+  // Patterns for the whole name of a parameter: `*` stands for any text, `?` for one character. "@vectors" stands for
+  // every parameter with at most one dimension: biases, and the scales of norms under any name.
   std::vector<std::string> patterns = {};
   double lr_factor = 1;                     // learning rate = lr_factor · the optimizer's rate; at least 0
   std::optional<double> weight_decay = {};  // not set: the optimizer's weight decay; at least 0
-  bool adapt = true;                        // for LARS and LAMB; false: the trust ratio is 1
+  bool adapt = true;                        // for LARS and LAMB; false: norms do not scale the step
 };
 
 inline constexpr const char* kKeepsSquares = "how much of the mean of squares a step keeps; below 1";
@@ -43,8 +43,8 @@ inline void add_bf16_states(Fields& fields, bool& bf16_states) {
   fields.add("bf16_states", bf16_states, "keep the state in bf16, rounded at random: half the memory");
 }
 
-// AdamW (adamw.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory:
-// twice the values, with amsgrad three times.
+// AdamW (adamw.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory: twice
+// that of the parameters, with amsgrad three times.
 struct AdamWOptions {
   static constexpr const char* kName = "adamw";
 
@@ -52,13 +52,14 @@ struct AdamWOptions {
   std::pair<double, double> betas{0.9, 0.999};  // each in [0, 1)
   double eps = 1e-8;                            // above 0
   double weight_decay = 1e-2;                   // at least 0
-  bool amsgrad = false;                         // divide by the largest v so far; one more state tensor
-  // Keep m and v in bf16: they take the memory of one fp32 copy of the values instead of two. Only for fp32 values
-  // and without amsgrad. m and v are rounded stochastically. With rounding to nearest v would never change: one step
-  // changes it by about 1/1000 of its value, and neighbouring bf16 numbers differ by about 1/256. The random bits
-  // follow from parameter, element and step, so repeated and resumed runs stay bitwise equal.
+  bool amsgrad = false;                         // divide by the largest exp_avg_sq so far; one more state tensor
+  // Keep the state tensors m (exp_avg) and v (exp_avg_sq) in bf16: together they take as much memory as the fp32
+  // parameters, instead of twice as much. Only for fp32 parameters and without amsgrad. m and v are rounded
+  // stochastically. With rounding to nearest v would never change: one step changes it by about 1/1000 of its value,
+  // and neighbouring bf16 numbers differ by about 1/256. The random bits follow from parameter, element and step, so
+  // repeated and resumed runs stay bitwise equal.
   bool bf16_states = false;
-  bool master_weights = true;  // for 16-bit values, see optimizer.h
+  bool master_weights = true;  // for 16-bit parameters, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, AdamWOptions& o) {
@@ -69,7 +70,7 @@ inline void describe(Fields& fields, AdamWOptions& o) {
 }
 
 // Adam (adam.h). State: "<parameter>.exp_avg", ".exp_avg_sq", (amsgrad: ".max_exp_avg_sq") and ".step". Memory: twice
-// the values, with amsgrad three times.
+// that of the parameters, with amsgrad three times.
 struct AdamOptions {
   static constexpr const char* kName = "adam";
 
@@ -77,9 +78,9 @@ struct AdamOptions {
   std::pair<double, double> betas{0.9, 0.999};  // each in [0, 1)
   double eps = 1e-8;                            // above 0
   double weight_decay = 0;                      // at least 0
-  bool amsgrad = false;                         // divide by the largest v so far; one more state tensor
+  bool amsgrad = false;                         // divide by the largest exp_avg_sq so far; one more state tensor
   bool bf16_states = false;                     // as AdamWOptions::bf16_states
-  bool master_weights = true;                   // for 16-bit values, see optimizer.h
+  bool master_weights = true;                   // for 16-bit parameters, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, AdamOptions& o) {
@@ -89,8 +90,8 @@ inline void describe(Fields& fields, AdamOptions& o) {
   add_bf16_states(fields, o.bf16_states);
 }
 
-// SGD (sgd.h). State: "<parameter>.momentum" (with momentum) and "<parameter>.step". Memory: with momentum, the size
-// of the values; without, nothing.
+// SGD (sgd.h). State: "<parameter>.momentum" (with momentum) and "<parameter>.step". Memory: with momentum, that of the
+// parameters; without, nothing.
 struct SGDOptions {
   static constexpr const char* kName = "sgd";
 
@@ -100,7 +101,7 @@ struct SGDOptions {
   double weight_decay = 0;     // at least 0
   bool nesterov = false;       // needs momentum > 0 and no dampening
   bool bf16_states = false;    // momentum in bf16, as AdamWOptions::bf16_states; needs momentum > 0
-  bool master_weights = true;  // for 16-bit values, see optimizer.h
+  bool master_weights = true;  // for 16-bit parameters, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, SGDOptions& o) {
@@ -110,7 +111,7 @@ inline void describe(Fields& fields, SGDOptions& o) {
   add_bf16_states(fields, o.bf16_states);
 }
 
-// Adagrad (adagrad.h). State: "<parameter>.sum" and ".step". Memory: the size of the values.
+// Adagrad (adagrad.h). State: "<parameter>.sum" and ".step". Memory: that of the parameters.
 struct AdagradOptions {
   static constexpr const char* kName = "adagrad";
 
@@ -119,7 +120,7 @@ struct AdagradOptions {
   double weight_decay = 0;               // at least 0
   double initial_accumulator_value = 0;  // at least 0
   double eps = 1e-10;                    // above 0
-  bool master_weights = true;            // for 16-bit values, see optimizer.h
+  bool master_weights = true;            // for 16-bit parameters, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, AdagradOptions& o) {
@@ -130,7 +131,7 @@ inline void describe(Fields& fields, AdagradOptions& o) {
 }
 
 // RMSprop (rmsprop.h). State: "<parameter>.square_avg", (centered: ".grad_avg"), (with momentum: ".momentum_buffer")
-// and ".step". Memory: one to three times the values.
+// and ".step". Memory: one to three times that of the parameters.
 struct RMSpropOptions {
   static constexpr const char* kName = "rmsprop";
 
@@ -140,7 +141,7 @@ struct RMSpropOptions {
   double weight_decay = 0;     // at least 0
   double momentum = 0;         // at least 0; 0 keeps no buffer
   bool centered = false;       // divide by the standard deviation instead of the root mean square
-  bool master_weights = true;  // for 16-bit values, see optimizer.h
+  bool master_weights = true;  // for 16-bit parameters, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, RMSpropOptions& o) {
@@ -150,15 +151,15 @@ inline void describe(Fields& fields, RMSpropOptions& o) {
   fields.add("centered", o.centered, "divide by the standard deviation");
 }
 
-// Lion (lion.h). State: "<parameter>.exp_avg" and ".step". Memory: the size of the values, half of AdamW's.
+// Lion (lion.h). State: "<parameter>.exp_avg" and ".step". Memory: that of the parameters, half of AdamW's.
 struct LionOptions {
   static constexpr const char* kName = "lion";
 
   double lr = 1e-4;                            // at least 0
   std::pair<double, double> betas{0.9, 0.99};  // each in [0, 1)
   double weight_decay = 0;                     // decoupled; at least 0
-  bool bf16_states = false;                    // m in bf16, as AdamWOptions::bf16_states
-  bool master_weights = true;                  // for 16-bit values, see optimizer.h
+  bool bf16_states = false;                    // the state exp_avg in bf16, as AdamWOptions::bf16_states
+  bool master_weights = true;                  // for 16-bit parameters, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, LionOptions& o) {
@@ -166,7 +167,7 @@ inline void describe(Fields& fields, LionOptions& o) {
   add_bf16_states(fields, o.bf16_states);
 }
 
-// LARS (lars.h). State: "<parameter>.momentum" and ".step". Memory: the size of the values.
+// LARS (lars.h). State: "<parameter>.momentum" and ".step". Memory: that of the parameters.
 struct LARSOptions {
   static constexpr const char* kName = "lars";
   static constexpr bool kByLayer = true;  // steps in two passes: first the norms of a layer, then its step
@@ -175,7 +176,7 @@ struct LARSOptions {
   double momentum = 0.9;             // at least 0
   double weight_decay = 0;           // at least 0; 5e-4 in the paper
   double trust_coefficient = 0.001;  // above 0
-  bool master_weights = true;        // for 16-bit values, see optimizer.h
+  bool master_weights = true;        // for 16-bit parameters, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, LARSOptions& o) {
@@ -183,8 +184,8 @@ inline void describe(Fields& fields, LARSOptions& o) {
   fields.add("trust_coefficient", o.trust_coefficient, above(0), "norm of a step / norm of its weights");
 }
 
-// LAMB (lamb.h). State: "<parameter>.exp_avg", ".exp_avg_sq" and ".step". Memory: twice the values. u is computed
-// twice instead of kept.
+// LAMB (lamb.h). State: "<parameter>.exp_avg", ".exp_avg_sq" and ".step". Memory: twice that of the parameters. The
+// direction u of a step is computed twice instead of kept.
 struct LAMBOptions {
   static constexpr const char* kName = "lamb";
   static constexpr bool kByLayer = true;  // steps in two passes: first the norms of a layer, then its step
@@ -193,9 +194,9 @@ struct LAMBOptions {
   std::pair<double, double> betas{0.9, 0.999};                 // each in [0, 1)
   double eps = 1e-6;                                           // above 0
   double weight_decay = 0;                                     // at least 0; 0.01 in the paper
-  double norm_low = 0;                                         // at least 0; the defaults make phi the identity
-  double norm_high = std::numeric_limits<double>::infinity();  // at least norm_low
-  bool master_weights = true;                                  // for 16-bit values, see optimizer.h
+  double norm_low = 0;                                         // least weight norm that a rate follows; at least 0
+  double norm_high = std::numeric_limits<double>::infinity();  // largest such norm, by default none; at least norm_low
+  bool master_weights = true;                                  // for 16-bit parameters, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
 inline void describe(Fields& fields, LAMBOptions& o) {
@@ -215,15 +216,15 @@ struct ScheduleOptions {
   Schedule kind = Schedule::kConstant;
   std::int64_t warmup_steps = 0;              // length of the warm-up before any kind of schedule, see warm_up()
   std::int64_t total_steps = 0;               // steps of the run, including the warm-up; needed by kinds with an end
-  std::int64_t step_size = 0;                 // kStep: at least 1
-  double gamma = 0.1;                         // kStep, kMultiStep: at least 0
-  std::vector<std::int64_t> milestones = {};  // kMultiStep: in ascending order
-  double min_factor = 0;                      // kCosine, kPolynomial, kWarmupStableDecay: in [0, 1]
-  double power = 1;                           // kPolynomial: at least 0
-  std::int64_t decay_steps = 0;               // kWarmupStableDecay
-  double pct_start = 0.3;                     // kOneCycle: in [0, 1]
-  double div_factor = 25;                     // kOneCycle: above 0
-  double final_div_factor = 1e4;              // kOneCycle: above 0
+  std::int64_t step_size = 0;                 // kStep: steps between two multiplications by gamma; at least 1
+  double gamma = 0.1;                         // kStep, kMultiStep: factor of the rate; at least 0
+  std::vector<std::int64_t> milestones = {};  // kMultiStep: steps that multiply the rate by gamma; ascending
+  double min_factor = 0;                      // kCosine, kPolynomial, kWarmupStableDecay: last rate / lr; in [0, 1]
+  double power = 1;                           // kPolynomial: exponent, 1: a straight line; at least 0
+  std::int64_t decay_steps = 0;               // kWarmupStableDecay: steps of the decay at the end
+  double pct_start = 0.3;                     // kOneCycle: share of the steps in which the rate grows; in [0, 1]
+  double div_factor = 25;                     // kOneCycle: lr / first rate; above 0
+  double final_div_factor = 1e4;              // kOneCycle: first rate / last rate; above 0
 };
 
 inline constexpr const char* kSchedules[] = {"constant",   "step",      "multi_step",         "cosine",

@@ -19,9 +19,9 @@ inline void add_staleness(Fields& fields, std::int64_t& staleness) {
   fields.add("staleness", staleness, at_least(0).up_to(1000), "steps that a rank may be ahead of what it has heard");
 }
 
-// Two constants mark kinds of strategies. kOfWeights: the weights of the ranks differ between the strategy's steps.
-// kKeepsErrors: a rank adds the part of a gradient that it could not send to a later gradient. A loss scale that
-// changes in between would make this part wrong.
+// Two constants mark kinds of strategies. kOfWeights: the strategy combines weights, not gradients, so the weights of
+// the ranks may differ. kKeepsErrors: a rank keeps the part of a gradient that it did not send, and adds this part to a
+// later gradient. A loss scale that changes between the two steps would make this part wrong.
 struct PlainOptions {
   static constexpr const char* kName = "plain";
 };
@@ -42,9 +42,9 @@ struct PowerSgdOptions {
   static constexpr const char* kName = "power_sgd";
   static constexpr bool kKeepsErrors = true;
 
-  std::int64_t rank = 2;         // 1 to 63
+  std::int64_t rank = 2;         // rank of the matrix product that is sent for a gradient; 1 to 63
   std::int64_t start_step = 10;  // plain averages before this step, because gradients change fast at first
-  std::uint64_t seed = 0;        // seed of the first matrix Q
+  std::uint64_t seed = 0;        // seed of the random matrix with which the first step begins
 };
 inline void describe(Fields& fields, PowerSgdOptions& o) {
   fields.add("matrix_rank", o.rank, at_least(1).up_to(63), "rank of what a gradient is sent as");
@@ -74,15 +74,16 @@ struct OneBitOptions {
 };
 inline void describe(Fields& fields, OneBitOptions& o) { add_start_step(fields, o.start_step); }
 
-// Maleki et al., https://arxiv.org/abs/2006.02924. For each parameter, the common part of two ranks' vectors is
-// averaged and orthogonal parts are added. Use the learning rates of a training on one rank. Let Q be the largest power
-// of 2 up to P. If P is greater than Q, each rank from Q on first sends its vectors to one of the ranks below Q. That
-// rank returns the result at the end, and so sends 4·N bytes more.
+// Maleki et al., https://arxiv.org/abs/2006.02924. Two ranks combine their vectors (gradients, or changes of the
+// weights) for each parameter: parts in the same direction are averaged, and orthogonal parts are added. Use the
+// learning rates of a training on one rank. P is the number of ranks, and N the number of weights. Let Q be the largest
+// power of 2 up to P. If P is greater than Q, each rank from Q on first sends its vectors to one of the ranks below Q.
+// The receiving rank returns the result at the end, and so sends 4·N bytes more.
 enum class AdasumOf {
   // The optimizer of each rank steps with the rank's own gradients and its own state. After every step the changes of
-  // the weights are combined, as in the paper and in Horovod. After after_step() the weights are equal on all ranks,
-  // bit by bit. If all ranks loaded the same weights since the last step, the load counts as part of each rank's
-  // change; it is kept, because equal changes are averaged.
+  // the weights are combined, as in the paper and in Horovod. After the strategy's after_step() the weights are equal
+  // on all ranks, bit by bit. If all ranks loaded the same weights since the last step, the load counts as part of each
+  // rank's change; it is kept, because equal changes are averaged.
   kSteps,
   // The gradients are combined before the optimizer's step. Then an optimizer that scales gradients (AdamW) makes
   // nearly the same step with the combined gradient as with the mean. Use it where all ranks must share one optimizer
@@ -104,7 +105,7 @@ struct LocalSgdOptions {
   static constexpr const char* kName = "local_sgd";
   static constexpr bool kOfWeights = true;
 
-  std::int64_t every = 8;       // steps between two averages; at least 1
+  std::int64_t every = 8;       // steps between two averages of the weights; at least 1
   std::int64_t start_step = 0;  // gradients are averaged before this step
 };
 inline void describe(Fields& fields, LocalSgdOptions& o) {
@@ -118,7 +119,7 @@ struct HierarchicalSgdOptions {
   static constexpr bool kOfWeights = true;
 
   std::int64_t group_size = 2;    // at least 1
-  std::int64_t every = 2;         // steps between two averages within a group; at least 1
+  std::int64_t every = 2;         // steps between two averages of the weights within a group; at least 1
   std::int64_t global_every = 4;  // group averages between two averages of all ranks; at least 1
 };
 inline void describe(Fields& fields, HierarchicalSgdOptions& o) {
@@ -147,7 +148,7 @@ inline void describe(Fields& fields, DilocoOptions& o) {
 // https://arxiv.org/abs/1705.09056; Assran et al., https://arxiv.org/abs/1811.10792
 enum class Topology {
   kRing,         // a rank averages with both of its neighbours in every step
-  kExponential,  // in step t with rank r - 2^(t mod L), L = ceil(log2 P); in L steps it gets data of all ranks
+  kExponential,  // in step t rank r of P with rank (r - 2^(t mod L)) mod P, L = ceil(log2 P): in L steps with all data
 };
 struct GossipOptions {
   static constexpr const char* kName = "gossip";
@@ -161,7 +162,7 @@ inline void describe(Fields& fields, GossipOptions& o) {
 
 // Gossip on a ring. A rank sends its neighbours the change of its weights since its last message, in 8 bits; the
 // rounding error is added to the next change. A rank uses the changes that have arrived. It waits only for changes that
-// are `staleness` or more steps behind. Lian et al., https://arxiv.org/abs/1710.06952; Koloskova et al.,
+// were made `staleness` or more steps ago. Lian et al., https://arxiv.org/abs/1710.06952; Koloskova et al.,
 // https://arxiv.org/abs/1902.00340
 struct AsyncGossipOptions {
   static constexpr const char* kName = "async_gossip";

@@ -1,5 +1,5 @@
 // A dataset: N samples that can be read in any order. The loader decides the order, the ranks' shares and the threads.
-// Thread rule: gather() is called from several threads at once.
+// Thread rule: a loader calls gather_in(), and so gather(), from several threads at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +14,9 @@
 
 namespace reigen::data {
 
-// A dataset sets `input` and `target`, or `inputs` and `targets` if its samples have several tensors. Samples that a
-// loader returns have all four set: `input` is inputs[0], and `target` is targets[0] (undefined without targets).
+// The tensors of B samples. A dataset sets `input` and `target`, or `inputs` and `targets` if its samples have several
+// tensors. Samples that a loader returns have all four set: `input` is inputs[0], and `target` is targets[0] (undefined
+// without targets).
 struct Samples {
   at::Tensor input = {};                 // [B, ...]
   at::Tensor target = {};                // [B, ...]
@@ -49,11 +50,13 @@ class Dataset {
   // returns the samples without augmentation.
   virtual Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const;
 
-  // The meaning of the numbers in the samples. When a run is resumed, Trainer compares it with the meaning in the
-  // checkpoint. The function may read all files; it is called once, before the first sample. Empty: unknown.
+  // What the numbers in the samples mean (meaning.h). When a run is resumed, Trainer compares the result with the
+  // meaning in the checkpoint. The function may read all files; it is called once, before the first sample. An empty
+  // result means that nothing is known.
   virtual Meaning meaning() const;
 
-  // How many terms this sample adds to a loss that is a mean over terms: for a text, its valid tokens. At least 1.
+  // How many terms the sample with this index adds to a loss that is a mean over terms, at least 1. For a text: the
+  // number of its valid target tokens.
   virtual std::int64_t terms(std::int64_t index) const;
 };
 
@@ -63,10 +66,10 @@ enum class Split { kTrain, kTest };
 
 const char* to_string(Split split);  // "train", "test"
 
-// A dataset of CPU tensors that have the same first size; sample i is row i of each. Its meaning consists of types,
-// shapes and two hashes: one of all tensors of integers or booleans, and one of all other tensors. A change of the
-// second hash is only reported (Fact::is_told_only). Of a tensor of more than 1 GiB, only rows at equal distances are
-// hashed. Throws InvalidArgument.
+// A dataset of CPU tensors that have the same first size; sample i is row i of each. Its meaning() consists of types,
+// shapes and two hashes: one of all tensors of integers or booleans, and one of all other tensors. If a resumed run
+// finds a change of the second hash, it reports the change and continues (Fact::is_told_only). Of a tensor of more than
+// 1 GiB, only rows at equal distances are hashed. Throws InvalidArgument for tensors that do not fit together.
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name = "in memory");
 DatasetPtr in_memory(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets,
                      std::string name = "in memory");

@@ -1,4 +1,4 @@
-// Makes the batches of a dataset for one of P ranks. Threads prepare the batches ahead.
+// Makes the batches of a dataset for one of P ranks. Threads prepare the batches before they are used.
 //
 //   Loader loader(data, {.batch_size = 64, .shuffle = true}, world);
 //   for (auto& batch : loader.epoch(0)) loss = mean_loss(batch.input, batch.target) * batch.weight;
@@ -11,9 +11,10 @@
 // sample in a batch gets one repeated sample with weight 0, so that all ranks run the same collectives. (Batch
 // statistics must not count this sample: nn::StandIn.)
 //
-// Gradients can be added up over several backwards: .micro_batch divides every rank's share into parts. All ranks
-// have the same number of parts. Each part has its own weight, so the sum over parts and average over ranks is again
-// the gradient of the global batch, even if the parts have different numbers of terms.
+// Gradients can be added up over several backwards: .micro_batch divides every rank's share of a batch into parts. All
+// ranks have the same number of parts. Each part has its own weight. So gradients that are summed over a rank's parts
+// and averaged over the ranks are again the gradients of the global batch, even if the parts have different numbers of
+// terms.
 //
 //   for (const auto& part : batch.parts) (mean_loss(part.input, part.target) * part.weight).backward();
 //
@@ -42,8 +43,8 @@ struct LoaderOptions {
   bool drop_last = false;        // leave out the last batch if it is not full
   std::int64_t micro_batch = 0;  // most samples in a part; 0: one part
   std::int64_t limit = 0;        // use only the first samples of the dataset; 0: all
-  int workers = 1;               // threads; 0: next() makes the batch in the caller's thread
-  int prefetch = 2;              // batches that are made ahead; each takes memory
+  int workers = 1;               // threads that make batches; 0: next() makes them in the caller's thread
+  int prefetch = 2;              // most batches that are ready before their use; each takes memory
 };
 
 struct MicroBatch {
@@ -51,9 +52,9 @@ struct MicroBatch {
   at::Tensor target = {};
   std::vector<at::Tensor> inputs = {};  // all input tensors; the first of them is `input`
   std::vector<at::Tensor> targets = {};
-  std::int64_t count = 0;
-  std::int64_t terms = 0;
-  double weight = 1;  // terms · P / global_terms of the batch; 0 if there is no sample
+  std::int64_t count = 0;  // real samples
+  std::int64_t terms = 0;  // terms of these samples in the loss
+  double weight = 1;       // terms · P / global_terms of the batch; 0 if there is no sample
 };
 
 struct Batch {
@@ -69,12 +70,13 @@ struct Batch {
   double weight = 1;                  // terms · P / global_terms: 1 if the shares are equal, 0 if there is no sample
   std::vector<MicroBatch> parts;      // in order; the same number on every rank
   std::int64_t epoch = 0;
-  std::int64_t step =
-      0;  // step in the epoch; the number in an uninterrupted epoch if start_position is a multiple of the global batch
+  // The number of the step in the epoch: start_position / global batch, rounded down, + the steps made since then.
+  std::int64_t step = 0;
   std::int64_t position = 0;  // how many samples of the epoch all ranks have used, including this batch
 };
 
-// One pass over the dataset. It may be left or destroyed at any time: its threads end after their current batch.
+// One pass over the dataset. A loop may stop early, and the Epoch may be destroyed at any time: its threads end after
+// their current batch.
 class Epoch {
  public:
   class Iterator;
@@ -139,19 +141,19 @@ struct Member {
 
 class Loader {
  public:
-  // Throws InvalidArgument (78: sizes below 1, both or neither of batch_size and global_batch, rank outside the group)
-  // and DataError (65: an empty dataset, or drop_last leaves no batch).
+  // Throws InvalidArgument for sizes below 1, for both or neither of batch_size and global_batch, and for a rank
+  // outside the group. Throws DataError if the dataset is empty or drop_last leaves no batch.
   // There is only one constructor, so that a compiler's error about a wrong option shows the next line.
   Loader(DatasetPtr data, const LoaderOptions& options,  // which option is wrong? write LoaderOptions{...}: it is named
          const Member& member = {});
 
-  // One epoch, from its start or from a position that was saved from a batch. Throws InvalidArgument, and IoError
-  // (71: cannot start a thread).
+  // One epoch, from its start or from a position that was saved from a batch. Throws InvalidArgument if there is no
+  // such epoch or position, and IoError with exit code 71 if no thread can be started.
   Epoch epoch(std::int64_t epoch, std::int64_t start_position = 0) const;
 
-  std::int64_t size() const;          // samples of an epoch
-  std::int64_t global_batch() const;  // samples of a full step
-  std::int64_t steps(std::int64_t start_position = 0) const;
+  std::int64_t size() const;                                  // samples of an epoch
+  std::int64_t global_batch() const;                          // samples of all ranks in a full batch
+  std::int64_t steps(std::int64_t start_position = 0) const;  // steps from this position to the end of the epoch
 
   // The dataset indices of all ranks' samples in this batch, in global order: rank 0's share first.
   std::vector<std::int64_t> global_indices(const Batch& batch) const;

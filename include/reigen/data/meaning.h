@@ -1,6 +1,7 @@
-// The meaning of the numbers of a dataset, as far as shapes and types do not show it: the byte of token 7, the class of
-// target 3, the files of the samples. A run stores the meaning in its checkpoints and in the model's file. The run
-// cannot be resumed with data of another meaning, unless data.may_differ is set.
+// What the numbers in a dataset's samples mean, for example which byte token 7 stands for, or which class target 3 is.
+// Types and shapes do not show this. A dataset can also give facts by which other data are recognised, such as a hash
+// of its content. A run stores these facts in its checkpoints and in the model's file. The run cannot be resumed with
+// data for which the facts differ, unless data.may_differ is set.
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -10,12 +11,12 @@
 namespace reigen::data {
 
 struct Fact {
-  std::string name;  // one word: "alphabet", "classes", "text"
+  std::string name;  // one word for the fact: "alphabet", "classes", "text"
   // values[i] is the meaning of number i in the model's inputs or targets. Or there is a single value, which describes
-  // all samples. The values may have any bytes.
+  // all samples, such as a hash of a text. The values may contain any bytes.
   std::vector<std::string> values;
-  std::string one = {};  // kind of values[i]: "class", "token"; empty: there is only one value
-  // If true, a change of the values is only reported, and the run continues. This is for computed numbers, whose last
+  std::string one = {};  // the kind of a number: "class", "token"; empty: `values` is a single value
+  // If true, a difference in `values` is only reported, and the run continues. This is for computed numbers, whose last
   // bits differ between machines.
   bool is_told_only = false;
 

@@ -10,13 +10,14 @@
 
 namespace reigen::data {
 
-// Reads the files {train,t10k}-{images-idx3,labels-idx1}-ubyte from the folder, each plain or with ".gz". Other data in
-// files of this form work too (Fashion-MNIST). Other common spellings of the names are accepted:
+// Reads the files {train,t10k}-{images-idx3,labels-idx1}-ubyte from the folder, each plain or with ".gz". Other data
+// sets with the same file names and formats work too (Fashion-MNIST). Other common spellings of the names are accepted:
 // "train-images.idx3-ubyte", which gunzip -N writes, and "test-" for "t10k-". Files in subfolders are accepted too
-// (torchvision's MNIST/raw, Kaggle's folders named like the files); the files nearest to the folder are used. `type` of
-// the input: kFloat or kDouble. Throws IoError (66: folder or file missing, naming the expected and the present files;
-// 77: not readable), DataError (damaged, not 28x28, different counts of images and labels, a label above 9, two folders
-// that hold such files), InvalidArgument (another type).
+// (torchvision's MNIST/raw, Kaggle's folders named like the files); the files nearest to the folder are used. `type` is
+// the type of the input, kFloat or kDouble. Throws InvalidArgument for another type. Throws IoError with exit code 66
+// when the folder or a file is missing (the text names the expected and the present files), and with exit code 77 when
+// a file is not readable. Throws DataError for damaged files, images that are not 28x28, different numbers of images
+// and labels, a label above 9, and two folders that both hold such files.
 DatasetPtr mnist(const std::filesystem::path& folder, Split split = Split::kTrain, c10::ScalarType type = c10::kFloat);
 
 // The paths of the files that mnist() would read. Throws as mnist() if a file is missing.

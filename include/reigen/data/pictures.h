@@ -28,8 +28,8 @@ inline constexpr std::size_t kPictureBytes = 3 * kPictureSide * kPictureSide;
 
 struct ImageFolderOptions {
   Split split = Split::kTrain;
-  bool augment = false;
-  c10::ScalarType type = c10::kFloat;  // type of the input; or kDouble
+  bool augment = false;                // change the samples at random, see above
+  c10::ScalarType type = c10::kFloat;  // type of the input: kFloat or kDouble
 };
 
 struct ImageFolder {
@@ -42,33 +42,33 @@ struct ImageFolder {
 // (any case) in its folder and subfolders. Links are followed. docs/files.md says which names are passed over; `taken`
 // lists the files that were taken and those that were passed over. There are two forms:
 //   folder/train/<class>/...  and folder/test/<class>/...  (or val/ for test/); train/ defines the classes
-//   folder/<class>/...        every tenth picture, counted over all in order, is for testing
+//   folder/<class>/...        every tenth picture, counted through all classes in order, is for testing
 // This function reads only the names. gather() decodes a picture to the values that Pillow gives (docs/files.md), and
-// scales its middle square to 32x32. Throws IoError (66: no such folder, or a link without a target; 77: not readable),
-// DataError (fewer than two classes, a class without pictures, a class in test/ that is not in train/, no picture left
-// for testing, both train/ and training/). gather() throws IoError, and DataError naming a file that is damaged or of
-// another kind.
+// scales its middle square to 32x32. Throws IoError with exit code 66 for a missing folder and for a link without a
+// target, and with exit code 77 for a folder that is not readable. Throws DataError for fewer than two classes, a class
+// without pictures, a class in test/ that is not in train/, no picture left for testing, and for a folder with both
+// train/ and training/. gather() throws IoError, and DataError naming a file that is damaged or is no such picture.
 ImageFolder image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options = {});
 
 // ---- drawn
 
 inline constexpr int kDrawnClasses = 10;
 
-// Draws one picture, row by row, as red, green, blue, and returns its class, 0..9. The classes are disc, square,
-// triangle, cross and ring (class / 2), plain (even) or striped (odd). Colour, size, place and rotation are random.
-// The brightness changes across the picture, specks cover parts of it, and noise is added. Every byte is a function
-// of (seed, split, index) and is the same on every machine. Takes about 60 us.
+// Draws one picture, row by row, as red, green, blue, and returns its class, 0..9. Class / 2 (rounded down) is the
+// shape: disc, square, triangle, cross or ring. Even classes are plain, odd classes are striped. Colour, size, place
+// and rotation are random. The brightness changes across the picture, specks cover parts of it, and noise is added.
+// Every byte is a function of (seed, split, index) and is the same on every machine. Takes about 60 us.
 int draw_picture(std::uint64_t seed, Split split, std::int64_t index, std::span<std::uint8_t, kPictureBytes> pixels);
 
 struct DrawnPicturesOptions {
   Split split = Split::kTrain;
   bool augment = false;
-  std::int64_t size = 0;  // 0: 10,000 for training, 2,000 for test
+  std::int64_t size = 0;  // number of pictures; 0: 10,000 for training, 2,000 for test
   std::uint64_t seed = 0;
   c10::ScalarType type = c10::kFloat;
 };
 
-// Throws InvalidArgument (negative size, another type).
+// Throws InvalidArgument for a negative size, and for a type other than kFloat and kDouble.
 DatasetPtr drawn_pictures(const DrawnPicturesOptions& options = {});
 
 }  // namespace reigen::data

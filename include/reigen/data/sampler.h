@@ -1,10 +1,11 @@
 // Decides which samples a rank gets, as a pure function of (seed, epoch, position). So one saved number, the position,
 // is enough to resume, and the global order is the same for any number of ranks.
 //
-// An epoch is a permutation of the N samples. Step b takes its positions [start + b·G, min(start + (b+1)·G, N)),
-// where G is the global batch. Of these n positions, rank r of P takes [n·r/P, n·(r+1)/P), rounded down. The shares
-// differ by at most one, and no sample is repeated or left out. A share may be empty if n < P. Thread rule: values;
-// const members may be called from any thread.
+// An epoch is a permutation of the N samples; a position is an index in this permutation. Step b of an epoch that
+// begins (or is resumed) at position `start` takes the positions [start + b·G, min(start + (b+1)·G, N)), where G is the
+// global batch. Of these n positions, rank r of P takes [n·r/P, n·(r+1)/P), rounded down. The shares differ by at most
+// one, and no sample is repeated or left out. A share may be empty if n < P. Thread rule: values, freely copied between
+// threads; any thread may call const members.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Rank r's part of a range with n = count(): floor(n·r/P) to floor(n·(r+1)/P), counted from range.begin.
+// The part of `range` that rank r = `rank` of P = `world_size` takes: [n·r/P, n·(r+1)/P), rounded down and counted from
+// range.begin, with n = range.count().
 Range share_of(Range range, int rank, int world_size);
 
 // order[position] = index of the sample. Without shuffle the table is empty and the order is 0, 1, 2, ...
@@ -45,10 +47,11 @@ struct SamplerOptions {
 
 class Sampler {
  public:
-  explicit Sampler(const SamplerOptions& options);  // throws InvalidArgument, DataError (drop_last leaves no batch)
+  explicit Sampler(const SamplerOptions& options);  // throws InvalidArgument; DataError if drop_last leaves no batch
 
   Order order(std::int64_t epoch) const;             // throws InvalidArgument when epoch < 0
   std::int64_t steps(std::int64_t start = 0) const;  // steps of an epoch that begins at this position
+  // The positions that all ranks together take in step `step` of an epoch that begins at position `start`.
   Range positions(std::int64_t start, std::int64_t step) const;
 
   const SamplerOptions& options() const { return options_; }

@@ -23,8 +23,8 @@ struct Device {
 Device parse_device(const std::string& text);
 std::string to_string(const Device& device);
 
-// A queue of work of a device, which runs in order: the default stream, or a stream of the program (a cudaStream_t). A
-// stream of the cpu stands for the work of the calling thread.
+// A queue of work on a device, which runs the work in the order of the queue. It is the default stream, or a stream
+// that the program made (a cudaStream_t). A stream of the cpu stands for the work of the calling thread.
 struct Stream {
   Device device = {};
   void* handle = nullptr;  // null: the default stream

@@ -1,7 +1,7 @@
 // A file that is whole or absent. It is written as "<path>.tmp", fsynced and renamed to <path>; then the folder is
 // fsynced. A process that opens <path> sees the whole old content or the whole new content, even if the writer or the
-// machine dies in between. A "<path>.tmp" that a killed writer left is reused by the next writer. Locks keep a second
-// writer of the same path away; on a file system without locks, two writers may disturb each other. Thread rule: an
+// machine dies in between. A "<path>.tmp" that a killed writer left is reused by the next writer. A lock refuses a
+// second writer of the same path; on a file system without locks, two writers may disturb each other. Thread rule: an
 // AtomicFile belongs to one thread.
 #pragma once
 
@@ -20,9 +20,9 @@ namespace reigen::format {
 
 class AtomicFile {
  public:
-  // If the path is a symbolic link, the file to which it points is replaced, and the link remains. Throws IoError: 77
-  // without permission, 73 when another process is writing the same path, 74 otherwise (folder missing); NoRoom when
-  // the disk is full.
+  // If the path is a symbolic link, the file to which it points is replaced, and the link remains. Throws NoRoom when
+  // the disk is full. Throws IoError with exit code 77 without permission, with 73 when another process is writing the
+  // same path, and with 74 for other errors (a missing folder).
   explicit AtomicFile(std::filesystem::path path, Hashed hashed = Hashed::kWhole);
   ~AtomicFile();                           // without commit(): removes "<path>.tmp" and leaves <path> as it was
   AtomicFile(const AtomicFile&) = delete;  // two owners would rename one file twice
@@ -31,7 +31,7 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);  // throws IoError
   void commit();                                 // throws IoError; the file is fsynced when it returns
 
-  std::uint64_t bytes() const { return bytes_; }  // written so far
+  std::uint64_t bytes() const { return bytes_; }  // number of bytes written so far
   // Size and hash of the bytes written so far; equals hash_file(path) after commit(). The hash needs Hashed::kWhole.
   FileHash hash() const { return {bytes_, hash_.value()}; }
 

@@ -20,7 +20,7 @@ std::size_t size_of(IdxType type);
 
 struct IdxArray {
   IdxType type = IdxType::kU8;
-  std::vector<std::int64_t> dims;
+  std::vector<std::int64_t> dims;  // the D sizes
   std::unique_ptr<std::byte[]> storage;
   std::size_t size = 0;  // bytes: product of dims times size_of(type)
 
@@ -32,9 +32,9 @@ struct IdxOptions {
 };
 
 // Reads the whole array. The declared size is checked against the file's size before memory is taken, and unpacking
-// stops at the declared size. Throws IoError (66 missing or a folder, 77 not readable) and DataError naming file and
-// offset: wrong magic, unknown type, fewer or more elements than declared, a truncated or damaged gzip stream (its CRC
-// is checked).
+// stops at the declared size. Throws IoError with exit code 66 for a missing file and for a folder, and with exit code
+// 77 for a file that is not readable. Throws DataError naming file and offset: wrong magic, unknown type, fewer or more
+// elements than declared, a truncated or damaged gzip stream (its CRC is checked).
 IdxArray read_idx(const std::filesystem::path& path, const IdxOptions& options = {});
 
 }  // namespace reigen::format

@@ -22,8 +22,9 @@ namespace reigen::format {
 
 // A tensor's name consists of the keys and positions that lead to it, joined by dots: "model.conv1.weight",
 // "state.0.exp_avg". An entry outside of any container is named "tensor", "value" or "object". The tensors of a
-// torch.nn.Module have the names of its state_dict(). In the state of C++'s optimizers each parameter has its number
-// over all groups: "state.0.exp_avg".
+// torch.nn.Module have the names of its state_dict(). In the state of C++'s optimizers the names contain a parameter's
+// number, which counts through all parameter groups: "state.0.exp_avg". A storage is a block of elements in the file,
+// which several tensors may share.
 struct PtTensor {
   std::string name;
   TensorType type = TensorType::kF32;
@@ -31,7 +32,7 @@ struct PtTensor {
   std::vector<std::int64_t> strides;  // in elements; 0 in expanded dimensions
   std::uint64_t first = 0;            // index of the tensor's first element in the storage
   std::uint64_t bytes = 0;            // size in row-major order, as read() gives it
-  std::size_t storage = 0;            // equal for tensors that share their elements
+  std::size_t storage = 0;            // number of the storage; equal for tensors that share it
   std::uint64_t storage_offset = 0;   // where the storage begins in the file
   std::uint64_t storage_bytes = 0;
 };
@@ -67,11 +68,11 @@ struct PtOptions {
 
 class PtFile {
  public:
-  // Reads the directory and the pickle, and checks that every tensor lies in its storage. Throws IoError (66 missing,
-  // 77 not readable). Throws DataError naming file and offset: a damaged archive or pickle, compressed or overlapping
-  // records, the name of a function that serves only to run code, containers that contain themselves, two tensors of
-  // one name, a limit exceeded, a big-endian file. For files of PyTorch before 1.6, tar files and other kinds of files
-  // the DataError also says what to do.
+  // Reads the archive's directory and the pickle, and checks that every tensor lies in its storage. Throws IoError with
+  // exit code 66 for a missing file, and with exit code 77 for a file that is not readable. Throws DataError naming
+  // file and offset: a damaged archive or pickle, compressed or overlapping records, the name of a function that serves
+  // only to run code, containers that contain themselves, two tensors of one name, a limit exceeded, a big-endian file.
+  // For files of PyTorch before 1.6, tar files and other kinds of files the DataError also says what to do.
   explicit PtFile(const std::filesystem::path& path, const PtOptions& options = {});
   ~PtFile();
   PtFile(PtFile&&) noexcept;
@@ -87,10 +88,10 @@ class PtFile {
   const std::string& path() const;
 
   // into = the tensor's elements in row-major order, little-endian, whatever its strides; into.size() = tensor.bytes.
-  // The first read from a storage checks the storage's CRC-32, and so reads the whole storage. If rows are short or
-  // strided, it needs memory for the part of the storage that the tensor spans; otherwise it needs no memory. Throws
-  // IoError (71 without memory), and DataError naming tensor and offset when the CRC-32 is wrong or the file has shrunk
-  // since it was opened.
+  // The first read from a storage checks the storage's CRC-32, and so reads the whole storage. If the tensor's rows are
+  // short or strided, the function allocates memory for the part of the storage that the tensor spans; otherwise it
+  // allocates none. Throws IoError, with exit code 71 if there is no memory, and DataError naming tensor and offset
+  // when the CRC-32 is wrong or the file has shrunk since it was opened.
   void read(const PtTensor& tensor, std::span<std::byte> into) const;
 
   // Checks the CRC-32 of every record that is not compressed, whether a tensor uses it or not. Throws as read() does.

@@ -80,8 +80,8 @@ inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;  // bytes, t
 
 // Writes the whole file or nothing (atomic_file.h). Tensors are sorted by decreasing element size, then by name, so
 // that each tensor is aligned; the header is padded to 8 bytes. Returns size and hash of the file. Throws
-// InvalidArgument (two tensors of one name, a name that is not UTF-8, a shape that does not fit its bytes, a header
-// that is too long) and IoError.
+// InvalidArgument for two tensors of one name, a name that is not UTF-8, a shape that does not fit its bytes, and a
+// header that is too long. Throws IoError when writing fails.
 FileHash write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                            const Metadata& metadata = {});
 
@@ -92,7 +92,8 @@ FileHash write_safetensors(const std::filesystem::path& path, std::span<const Te
 //   writer.commit();
 class SafetensorsWriter {
  public:
-  // Only name, type and shape of the entries are used. Throws as write_safetensors() does.
+  // Only name, type and shape of the entries are used. With Hashed::kWhole, commit() also returns the hash of the whole
+  // file. Throws as write_safetensors() does.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorEntry> tensors, const Metadata& metadata = {},
                     Hashed hashed = Hashed::kNot);
   ~SafetensorsWriter();  // without commit(), leaves no file
@@ -104,10 +105,10 @@ class SafetensorsWriter {
   void write(std::span<const std::byte> bytes);
 
   struct Written {
-    FileHash file = {};              // the hash only with Hashed::kWhole
-    std::uint64_t header_bytes = 0;  // bytes before the first tensor
-    std::uint64_t header_hash = 0;
-    std::vector<std::uint64_t> hashes = {};  // one hash for each of tensors(), of its bytes
+    FileHash file = {};                      // its hash is set only with Hashed::kWhole
+    std::uint64_t header_bytes = 0;          // bytes before the first tensor
+    std::uint64_t header_hash = 0;           // hash of these bytes
+    std::vector<std::uint64_t> hashes = {};  // the hash of each tensor's bytes, as in tensors()
   };
   // Throws InvalidArgument when bytes are missing, and IoError. The file is fsynced when it returns.
   Written commit();
@@ -119,10 +120,11 @@ class SafetensorsWriter {
 
 class SafetensorsFile {
  public:
-  // Reads and checks the header. Throws IoError (66 missing, 77 not readable) and DataError naming file and offset:
-  // header length, JSON, types, shapes, two tensors of one name, ranges that overlap, leave holes or do not end with
-  // the file. For another kind of file (a pointer of Git LFS, a web page, an archive) the DataError names the kind and
-  // what to do.
+  // Reads and checks the header. Throws IoError with exit code 66 for a missing file, and with exit code 77 for a file
+  // that is not readable. Throws DataError naming file and offset for a fault in the header's length, its JSON, a type
+  // or a shape, for two tensors of one name, and for tensors whose bytes overlap, leave holes or do not end with the
+  // file. For another kind of file (a pointer of Git LFS, a web page, an archive) the DataError names the kind and what
+  // to do.
   explicit SafetensorsFile(const std::filesystem::path& path);
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;

@@ -20,8 +20,8 @@ struct JobOptions {
   std::string prefix = "auto";      // "[N] " before every line: auto (with more than one rank), always, none
   int threads_per_rank = 0;         // OMP_NUM_THREADS; 0: the environment's value, else a rank's share (base/cores.h)
   std::size_t memory_per_rank = 0;  // bytes that a rank is expected to need, for the memory check below; 0: 64 MiB
-  std::chrono::milliseconds grace = std::chrono::seconds(30);  // between a signal to the launcher and SIGKILL
-  std::chrono::milliseconds failure_grace = std::chrono::milliseconds(1000);  // between a rank's failure and SIGKILL
+  std::chrono::milliseconds grace = std::chrono::seconds(30);  // from a signal to the launcher until SIGKILL
+  std::chrono::milliseconds failure_grace = std::chrono::milliseconds(1000);  // from a rank's failure until SIGKILL
   std::vector<std::pair<std::string, std::string>> environment = {};          // extra variables of every rank
 };
 
@@ -32,9 +32,9 @@ struct JobResult {
   std::string last_lines = {};  // the last lines that the failed rank printed, at most 30
 };
 
-// Blocks until every rank has ended. Throws an error before it starts any rank when the program does not exist (66) or
-// is not executable (77), when `ranks` is out of range (78), or when the ranks need more memory, processes or
-// descriptors than are available (71). The numbers are exit codes.
+// Blocks until every rank has ended. Throws an error before it starts any rank: with exit code 66 when the program does
+// not exist, with 77 when it is not executable, with 78 when `ranks` is out of range, and with 71 when the ranks need
+// more memory, processes or descriptors than are available.
 //
 // Every rank gets torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, ...), REIGEN_STORE and REIGEN_JOB
 // (the address and identity of the job's store, which this process serves) and, when stdout is a terminal,
@@ -53,10 +53,10 @@ struct JobResult {
 //
 // The launcher passes SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU on to all ranks. After SIGINT,
 // SIGTERM or SIGQUIT the ranks get SIGKILL when `grace` has passed, or at once when SIGINT or SIGQUIT comes a second
-// time. The other signals start no such clock. A rank that ends by a signal that was passed on, or with exit code 75
-// (stopped, resumable), has not failed: the other ranks also have `grace` to end, and the launcher returns the code.
-// SIGTSTP (Ctrl-Z) pauses the job and SIGCONT continues it; time during which this process itself was stopped does not
-// count towards `grace`.
+// time. The other signals set no time limit. A rank that ends by a signal that was passed on, or with exit code 75
+// (stopped, resumable), has not failed: the other ranks then have `grace` to end, and the launcher returns this rank's
+// exit code. SIGTSTP (Ctrl-Z) pauses the job and SIGCONT continues it; time during which this process itself was
+// stopped does not count towards `grace`.
 //
 // No process outlives the job: at its end all processes that ranks started are killed. If this process is killed with
 // SIGKILL, a small guardian process kills them.

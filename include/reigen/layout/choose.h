@@ -1,6 +1,6 @@
-// Makes a layout from the user's options and the abilities of the machine. One pure function makes all of these
-// decisions: what "auto" means, which memory is common to the ranks, which data are sent, and which are stored on a
-// disk.
+// choose() is a pure function that makes a layout from the user's options and from the abilities of the machine. A
+// layout says which rank holds which part of each tensor (layout.h). choose() makes all of these decisions: which
+// sharding "auto" means, which memory is common to the ranks, which data are sent, and which data are stored on a disk.
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -14,36 +14,40 @@
 
 namespace reigen::layout {
 
-// The data that the ranks along axis dp_shard shard (ZeRO, https://arxiv.org/abs/1910.02054).
+// Says which data are divided among the ranks along the axis "dp_shard", so that each of these ranks holds only its
+// share (ZeRO, https://arxiv.org/abs/1910.02054).
 enum class Sharding {
   kNone,
-  kOptimizer,   // states of the optimizer
-  kGradients,   // states and gradients
-  kParameters,  // states, gradients and weights
+  kOptimizer,   // optimizer states
+  kGradients,   // optimizer states and gradients
+  kParameters,  // optimizer states, gradients and weights
 };
 const char* to_text(Sharding sharding);  // "none", "optimizer", "gradients", "parameters"
 
-// Tensor parallelism: the ranks along `axis` shard one dimension of a tensor.
+// Tensor parallelism: one dimension of a tensor is divided among the ranks along `axis`.
 struct Split {
   std::string axis;
   std::size_t dimension = 0;
 };
 
 struct Choices {
-  // No value: kGradients if gradients then need not be sent at all, otherwise kNone.
+  // No value means "auto": kGradients if the ranks share memory, `buckets` is false and axis dp_replicate has size 1,
+  // because with kGradients no gradients are sent in this case. Otherwise "auto" means kNone.
   std::optional<Sharding> sharding = Sharding::kNone;
-  // From outer to inner; the sizes multiply to the number of ranks. The ranks along "dp_shard" shard flat buffers. "pp"
-  // has a stage of a pipeline at each coordinate. The ranks along the axis of a split shard the tensors that `splits`
-  // gives this axis. All other axes replicate.
+  // The axes of the grid of ranks, from outer to inner. The product of their sizes is the number of ranks. Flat buffers
+  // are divided among the ranks along axis "dp_shard". Each coordinate on axis "pp" is one stage of a pipeline. If
+  // `splits` names an axis for a tensor, the tensor is divided among the ranks along this axis. Along all other axes
+  // the ranks hold the same data.
   std::vector<Axis> axes = {};
   std::map<std::string, Split> splits = {};  // key: name of the tensor
   std::vector<StateSpec> states = {};        // states that the optimizer keeps
   // Gradients must be sent in buckets, because a strategy or a bucket size was set.
   bool buckets = false;
-  bool offload = false;  // states, and values that ranks shard, are stored on a disk
+  bool offload = false;  // true: optimizer states and sharded weights are stored on a disk
+  // True: a unit's weights are freed after its forward and gathered again for its backward.
   bool reshard_after_forward = true;
   std::size_t group_bytes = std::size_t{25} << 20;  // tensors that are in no unit are gathered in groups of this size
-  // The types in which fp32 values and gradients are sent; not set: fp32.
+  // The types in which fp32 weights (gather_type) and fp32 gradients (reduce_type) are sent; not set: fp32.
   std::optional<format::TensorType> gather_type = {};
   std::optional<format::TensorType> reduce_type = {};
 };
@@ -52,8 +56,9 @@ struct Machine {
   bool shares_memory = false;  // the ranks along dp_shard can read each other's memory
 };
 
-// Throws InvalidArgument naming the axis or tensor: a size below 1, an axis that occurs twice, a split along an
-// unknown axis or dimension, or a split of an unknown tensor.
+// Throws InvalidArgument, naming the axis or tensor, for an axis whose size is below 1 or that occurs twice; for a
+// Split of an unknown tensor or along an unknown dimension; and for a Split along an axis that is unknown, dp_shard or
+// pp.
 Layout choose(ModelSpec model, const Choices& choices, const Machine& machine);
 
 // The sharding that choose() uses for these choices on this machine if dp_shard has more than one rank. Needs no model.

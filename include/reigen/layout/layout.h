@@ -1,16 +1,17 @@
-// A layout says which rank holds which part of a model. Packing, the memory formula, the manifest and the memory
-// report all read this one value.
+// A layout says which rank holds which part of a model. It is the one source for the packing of tensors into flat
+// buffers, the formula for the memory need, the manifest of a checkpoint, and the report of the memory in use.
 //
 //   part_of(t, role, c) = the part of tensor t that the rank at coordinates c holds in that role
 //   bytes(role, c)      = the persistent bytes of that role on that rank, including padding of flat buffers
 //
-// Tensors with a flat placement share buffers (Range). The tensors of a buffer have one type; if gradients are sharded,
-// they also belong to one unit. They lie in order, each at a multiple of 64 bytes, and at least one spare element
-// follows each. Share q of a buffer begins at the boundary between blocks of kBlockElements that is nearest to q/P of
-// the elements, so no block belongs to two ranks.
+// Tensors with a flat placement lie together in flat buffers (Range). The tensors of one buffer have one element type.
+// If gradients are sharded, the tensors of one buffer also belong to one unit. They lie in order, each at a multiple of
+// 64 bytes, and at least one spare element follows each tensor. A buffer is divided into P shares, one for each rank.
+// Share q begins at the boundary between blocks of kBlockElements that is nearest to q/P of the elements, so no block
+// belongs to two ranks.
 //
-// choose() (choose.h) makes layouts. Pure: takes no memory and does not communicate. Thread rule: values; const calls
-// from any thread.
+// choose() (choose.h) makes layouts. Pure: allocates no memory for tensors and does not communicate. Thread rule:
+// values, freely copied between threads; const functions from any thread.
 #pragma once
 
 #include <array>
@@ -26,8 +27,8 @@
 
 namespace reigen::layout {
 
-// The number of elements that a pass over a parameter processes at a time. They fit in the second-level cache together
-// with an optimizer's states.
+// The number of elements that a pass over a parameter processes at a time. These elements and the optimizer states that
+// belong to them fit in the second-level cache.
 inline constexpr std::int64_t kBlockElements = 16384;
 
 enum class Role {
@@ -54,7 +55,8 @@ struct Range {
   std::int64_t share_elements(int q) const;
 };
 
-// The bytes that one rank sends in one step with the algorithms that send the least. It receives as many.
+// The bytes of gradients and of weights (`values`) that one rank sends in one step, with the algorithms that send the
+// least. The rank receives as many bytes.
 struct Traffic {
   std::int64_t gradients = 0;
   std::int64_t values = 0;
@@ -68,26 +70,30 @@ class Layout {
   int ranks() const;                                       // ranks of the whole grid
   // The size of an axis; 1 if there is no such axis.
   int size(const std::string& axis) const;
-  // The coordinates of a rank, numbered as in mesh/mesh.h.
+  // The coordinates of `rank` in the grid. Ranks are numbered as in mesh/mesh.h: along the last axis they are
+  // consecutive.
   Coordinates coordinates_of(int rank) const;
 
+  // In these functions `tensor` is an index in ModelSpec::tensors, and `at` the coordinates of the rank in question.
   const Placement& placement(std::size_t tensor, Role role) const;
   Part part_of(std::size_t tensor, Role role, const Coordinates& at) const;
   // The part that the rank writes to a checkpoint. The parts of all ranks do not overlap, and together they are the
   // whole tensor.
   Part given_by(std::size_t tensor, Role role, const Coordinates& at) const;
-  // The flat buffers of one rank: first those of trainable tensors, then those of frozen tensors that ranks shard.
+  // The flat buffers of one rank: first those of trainable tensors, then those of frozen tensors that are divided among
+  // ranks.
   std::vector<Range> ranges(const Coordinates& at) const;
   // True for tensors that lie in a buffer of ranges().
   bool is_packed(std::size_t tensor) const;
 
   std::int64_t bytes(Role role, const Coordinates& at) const;
-  // The bytes among these that are stored in `medium`.
+  // The part of bytes(role, at) that is stored in `medium`.
   std::int64_t bytes(Role role, const Coordinates& at, Medium medium) const;
-  // Bytes that the rank writes to a checkpoint: values and states.
+  // Bytes that the rank writes to a checkpoint: weights and optimizer states.
   std::int64_t bytes_given(const Coordinates& at) const;
-  // Bytes of whole gradients that are not averaged yet, where a rank needs them in addition to its share of the
-  // averaged gradients. They exist only between the backwards of several micro-batches, so bytes() does not count them.
+  // If averaged gradients are sharded, a rank needs memory for whole gradients, too, until they are averaged. This
+  // function returns the bytes of these whole gradients. They exist only between the backwards of several
+  // micro-batches, so bytes() does not count them.
   std::int64_t bytes_before_averaging(const Coordinates& at) const;
   Traffic traffic(const Coordinates& at) const;
 
@@ -117,9 +123,9 @@ class Layout {
   bool packs_by_unit_ = false;                             // false: all tensors of one type share a buffer
   bool packs_frozen_ = false;
   std::size_t group_bytes_ = 0;  // size of a buffer for tensors that are in no unit
-  bool packs_alike_ = false;     // only axis dp_shard shards, so ranges_ is the same for every rank
+  bool packs_alike_ = false;     // no axis but dp_shard divides tensors, so ranges_ is the same for every rank
   std::vector<Range> ranges_;
-  int gathers_ = 0;  // how often values are gathered in one step
+  int gathers_ = 0;  // how often weights are gathered in one step
   format::TensorType value_type_on_the_way(const Range& range) const;
   format::TensorType gradient_type_on_the_way(const Range& range) const;
   std::optional<format::TensorType> gather_type_;

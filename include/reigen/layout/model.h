@@ -1,4 +1,4 @@
-// The tensors of a model by name, without their memory.
+// Describes the tensors of a model: their names, shapes and types, but not their elements.
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -29,13 +29,14 @@ struct TensorSpec {
 
 struct ModelSpec {
   std::vector<TensorSpec> tensors = {};  // in the order of registration
-  std::vector<std::string> units = {};   // names of the model's parts that are each gathered and averaged in one piece
+  std::vector<std::string> units = {};   // names of the units: parts that are each gathered and averaged as a whole
 };
 
-// A state that an optimizer or an average keeps of every trainable tensor.
+// A state that an optimizer, or a moving average of the weights, keeps for every trainable tensor of the model.
 struct StateSpec {
   std::string name;  // "exp_avg"
-  // The type of the state's elements; not set: the type of the tensor. For 16-bit tensors type_of_16_bits replaces it.
+  // The element type of the state; not set: that of the model's tensor. If this tensor has a 16-bit type, the state has
+  // the type type_of_16_bits, provided that it is set.
   std::optional<format::TensorType> type = {};
   std::optional<format::TensorType> type_of_16_bits = {};
   bool of_16_bits_only = false;  // for master weights: only 16-bit tensors have this state

@@ -2,8 +2,8 @@
 //
 // The elements of a tensor are numbered in row-major order. A part is a run [first, first + count) of the elements of
 // a box inside the tensor, numbered within the box in the same way. So a part can be a whole tensor, a flat share of
-// it (ZeRO), rows or columns of it (tensor parallelism), or a flat share of such rows or columns. Pure: takes no
-// memory and does not communicate.
+// it (ZeRO), rows or columns of it (tensor parallelism), or a flat share of such rows or columns. Pure: allocates no
+// memory for tensors and does not communicate.
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -30,7 +30,8 @@ Part whole(const Shape& tensor);
 // Elements [first, first + count) of the tensor.
 Part flat_part(const Shape& tensor, std::int64_t first, std::int64_t count);
 
-// numel() and check_part() throw InvalidArgument naming the wrong size or part, also for sizes that overflow.
+// numel() returns the number of elements. check_part() checks that `part` lies inside the tensor `name`. Both throw
+// InvalidArgument naming the wrong size or part, also if the number of elements overflows.
 std::int64_t numel(const Shape& shape);
 void check_part(const std::string& name, const Shape& tensor, const Part& part);
 
@@ -43,8 +44,9 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-// The runs of a part in ascending order, as few as possible. next() returns them one at a time, because there may be
-// many: if the box is narrower than the tensor, there is one for each row of the box.
+// The runs of a part in ascending order, as few as possible. next() returns one run at a time, because there may be
+// many runs: if the box is narrower than the tensor, there is one run for each row of the box. After the last run
+// next() returns nullopt.
 class Runs {
  public:
   Runs(Shape tensor, Part part);

@@ -22,7 +22,7 @@ struct Axis {
 using Coordinates = std::vector<int>;
 
 enum class AlongKind {
-  kReplicate,  // every rank has the same
+  kReplicate,  // every rank has the same elements
   kShard,      // rank c has chunk c of the dimension, divided as torch.chunk() divides
   kFlat,       // rank c has a run of elements: its share of the flat buffer in which the tensor lies
   kPartial,    // every rank has a term of its own; the tensor is the mean of all terms
@@ -37,8 +37,8 @@ struct Along {
 
 enum class Medium { kHost, kDevice, kDisk };
 
-// Where a tensor is stored. is_common: the ranks of the flat axis have one common copy, which all of them can read.
-// Each of these ranks counts only the bytes of its share.
+// Where a tensor is stored. is_common: the ranks along axis dp_shard have one common copy, which all of them can read.
+// When memory is added up, each of these ranks counts only the bytes of its share of this copy.
 struct Residence {
   Medium medium = Medium::kHost;
   bool is_common = false;

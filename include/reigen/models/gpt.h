@@ -3,9 +3,10 @@
 //   [B,T] token + position embedding -> layers x (x + attention(norm(x)), x + mlp(norm(x))) -> norm -> linear
 //   -> [B,T,vocab] scores of the next token, not normalised
 //
-// Causal attention over `heads`, an MLP of 4·dim with GELU, weights not tied.
+// B is the number of samples and T the number of tokens of each. Causal attention with `heads` heads; an MLP with 4·dim
+// hidden features and GELU; the last linear layer has weights of its own, not those of the token embedding.
 // Parameters: embed.{tok, pos}, blocks.N.{n1, qkv, out, n2, up, down}, head.{norm, linear}.
-// Radford et al., Language models are unsupervised multitask learners, 2019. Thread rule: as torch::nn::Module.
+// Radford et al., Language models are unsupervised multitask learners, 2019. Thread rule: as for torch::nn::Module.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,8 +31,8 @@ class Gpt : public torch::nn::Module {
  public:
   explicit Gpt(const GptOptions& options = {});  // throws InvalidArgument for sizes out of range
 
-  // Initial values: weights are normal with deviation 0.02, or 0.02 / sqrt(2·layers) if they write to the residual
-  // stream (out, down). Biases are 0; the norms' weights are 1 and their biases 0.
+  // Initial values: weights are normal with standard deviation 0.02, or 0.02 / sqrt(2·layers) if they write to the
+  // residual stream (out, down). Biases are 0; the norms' weights are 1 and their biases 0.
   void initialize(std::uint64_t seed);
 
   // tokens: [B, T] int64 in 0..vocab-1, with T at most context. Result: [B, T, vocab]; row t depends on tokens 0..t

@@ -1,6 +1,7 @@
-// Activation checkpointing: a unit keeps only its input, and not everything that its forward saves for backward. When
-// backward reaches the unit, the unit runs its forward again. Activations then take memory for the input of each unit,
-// and for all activations of one unit at a time. It costs one more forward. Gradients have the same bits.
+// Activation checkpointing: a unit (a part of a model, unit.h) keeps only its input, and not everything that its
+// forward saves for backward. When backward reaches the unit, the unit runs its forward again. Activations then take
+// memory for the input of each unit, and for all activations of one unit at a time. It costs one more forward.
+// Gradients have the same bits as without checkpointing.
 //
 //   auto units = model.units();
 //   auto checkpoint = reigen::nn::activation_checkpoint(units, {.every = 2});
@@ -31,8 +32,8 @@
 namespace reigen::nn {
 
 struct ActivationCheckpointOptions {
-  // Every `every`-th unit is computed again; the others keep their activations. 2: half of the additional computation
-  // for half of the savings.
+  // Every `every`-th unit is computed again; the others keep their activations. With 2, half of the units are computed
+  // again: half of the additional computation saves half of the memory.
   int every = 1;
   // Selective checkpointing: the names of operations below autograd ("aten::mm") whose outputs are kept and not
   // computed again. products() are the operations that cost the most time per byte of output. The rest of the unit is
@@ -40,7 +41,7 @@ struct ActivationCheckpointOptions {
   std::vector<std::string> keep = {};
 };
 
-// The names of matrix products, convolutions and attention.
+// The names of the operations for matrix products, convolutions and attention; made for `keep`.
 std::vector<std::string> products();
 
 // Checkpointing ends when this object is destroyed. From then on the units keep their activations. Do not destroy it
@@ -49,7 +50,7 @@ class ActivationCheckpoint {
  public:
   ActivationCheckpoint(std::vector<Unit> units, const ActivationCheckpointOptions& options);
   ActivationCheckpoint(ActivationCheckpoint&&) noexcept = default;
-  ActivationCheckpoint& operator=(ActivationCheckpoint&&) = delete;  // it would end one scope within another
+  ActivationCheckpoint& operator=(ActivationCheckpoint&&) = delete;  // the assignment would end another object's scope
   ~ActivationCheckpoint();
 
   // The units that are computed again.
@@ -61,7 +62,7 @@ class ActivationCheckpoint {
 
 // Throws InvalidArgument when `every` is less than 1, when a unit is checkpointed already, or when `keep` has a name
 // that is no operation, or names an operation that writes into its arguments or returns views of them. Backward throws
-// it when the unit's output was changed in place and a kept output lies in its memory.
+// InvalidArgument when the output of a unit was changed in place and an output kept by `keep` lies in the same memory.
 [[nodiscard]] ActivationCheckpoint activation_checkpoint(const std::vector<Unit>& units,
                                                          const ActivationCheckpointOptions& options = {});
 

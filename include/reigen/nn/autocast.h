@@ -7,7 +7,7 @@
 //     reigen::nn::Autocast autocast(at::kBFloat16);
 //     loss = loss_of(parallel(batch.input), batch.target);
 //   }
-//   loss.backward();                                        // outside: it uses the types of forward
+//   loss.backward();                                        // after the guard: backward uses the types of forward
 //
 // fp16 needs a loss scaler (optim/grad_scaler.h); bf16 does not. LibTorch decides which operation runs in which type:
 // https://docs.pytorch.org/docs/stable/amp.html. While a guard lives, each weight is converted only once.
@@ -24,7 +24,7 @@ class Autocast {
   // type: at::kBFloat16 or at::kHalf; device: at::kCPU or at::kCUDA. Throws InvalidArgument for others.
   explicit Autocast(c10::ScalarType type = c10::ScalarType::BFloat16, c10::DeviceType device = c10::DeviceType::CPU);
   ~Autocast();
-  Autocast(const Autocast&) = delete;  // one scope
+  Autocast(const Autocast&) = delete;  // a guard belongs to one scope
   Autocast& operator=(const Autocast&) = delete;
 
  private:

@@ -7,10 +7,10 @@
 
 namespace reigen::nn {
 
-// qkv is [B,T,3·D]; its rows hold the queries, keys and values of `heads` heads side by side (D = heads·W). The result
-// is [B,T,D], with the heads side by side:
+// qkv is [B,T,3·D], for B samples with T positions each; its rows hold the queries, keys and values of `heads` heads
+// side by side (D = heads·W). The result is [B,T,D], with the heads side by side:
 //   y[b,i] of a head = sum over j <= i of softmax_j(q[b,i]·k[b,j] / sqrt(W))·v[b,j]
-// The result is that of at::scaled_dot_product_attention with is_causal. It is differentiable once. nn::products()
+// The result is that of at::scaled_dot_product_attention with is_causal. It can be differentiated once. nn::products()
 // contains the name of this operation, so activation checkpointing can keep its output.
 //
 // In fp32 and fp64 on the CPU, backward processes one block of keys at a time, with the queries that see it. Its matrix

@@ -30,9 +30,9 @@ void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t 
 // Sets LibTorch's default values: every module of torch::nn gets the distributions of its reset_parameters().
 // - Convolutions and linear layers: uniform in ±1/sqrt(fan_in), fan_in = elements of the weight per output.
 // - Normalisations: weight 1, bias 0. RNN, LSTM, GRU and their cells: uniform in ±1/sqrt(hidden).
-// - Embeddings: normal, the row of the padding index 0. MultiheadAttention and Transformer: after Glorot and Bengio.
-// Embeddings that were created from given weights keep these weights. In a module of your own, a parameter called
-// weight and the bias next to it are treated as a linear layer's, or as a normalisation's if the weight has one
+// - Embeddings: normal, but the row of the padding index is 0. MultiheadAttention and Transformer: after Glorot and
+// Bengio. Embeddings that were created from given weights keep these weights. In a module of your own, a parameter
+// called weight and the bias next to it are treated as a linear layer's, or as a normalisation's if the weight has one
 // dimension. Throws InvalidArgument naming any other parameter of a module of your own.
 void initialize(torch::nn::Module& module, std::uint64_t seed);
 

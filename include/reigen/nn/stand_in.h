@@ -1,5 +1,5 @@
 // Marks a sample as a stand-in. A rank without a sample of its own computes with a stand-in, so that all ranks make the
-// same calls (reigen::data::Batch with weight 0). Batch statistics must not count a stand-in.
+// same calls. The batch of such a rank has weight 0 (reigen::data::Batch). Batch statistics must not count a stand-in.
 //
 //   std::optional<reigen::nn::StandIn> stand_in;
 //   if (batch.count == 0) stand_in.emplace();  // around forward and backward

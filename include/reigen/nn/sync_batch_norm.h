@@ -4,9 +4,9 @@
 //   auto statistics = world.split(0).value();                       // a group of its own, for all layers of the model
 //   register_module("norm", reigen::nn::SyncBatchNorm(64, statistics));
 //
-// N is the number of samples and positions of all ranks together, c a channel, and x has the shape [batch, C, ...]:
+// x has the shape [batch, C, ...], c is a channel, and N the number of values of a channel on all ranks together:
 //   training:   y = (x - mean_c) / sqrt(var_c + eps) · weight_c + bias_c,  mean and (biased) variance over the N
-//               running = (1 - momentum) · running + momentum · now, the variance unbiased (N - 1)
+//               running = (1 - momentum) · running + momentum · batch's mean or unbiased variance (N - 1)
 //   evaluation: the same with the running statistics, or with those of this rank's batch where none are kept; no
 //               communication
 // Means and squares are combined in rank order in fp64: every rank gets the same bits. A rank may have no sample.
@@ -42,14 +42,14 @@ namespace reigen::nn {
 struct SyncBatchNormOptions {
   std::int64_t features = 0;             // C
   double eps = 1e-5;                     // at least 0
-  std::optional<double> momentum = 0.1;  // in [0, 1]; not set: the running statistics are the plain average
-  bool affine = true;                    // weight and bias
+  std::optional<double> momentum = 0.1;  // in [0, 1]; not set: the running statistics are the mean over all batches
+  bool affine = true;                    // true: the layer has weight and bias
   bool track_running_stats = true;
 };
 
 class SyncBatchNormImpl : public torch::nn::Module {
  public:
-  // Throws InvalidArgument for options out of range.
+  // `ranks`: the group whose ranks combine their statistics. Throws InvalidArgument for options out of range.
   SyncBatchNormImpl(const SyncBatchNormOptions& options, Communicator ranks);
   SyncBatchNormImpl(std::int64_t features, Communicator ranks)
       : SyncBatchNormImpl(SyncBatchNormOptions{.features = features}, std::move(ranks)) {}

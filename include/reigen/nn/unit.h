@@ -13,7 +13,7 @@
 //
 // If nothing is attached to a unit, a call is the plain forward. Attachments wrap the forward, outer layers first:
 //
-//   call(unit, x) = recompute(parameters(precision(forward)))(x)
+//   call(unit, x) = trace(order(recompute(parameters(precision(forward)))))(x)
 //
 // A unit is a handle: copies refer to the same unit, so an attachment to one copy is an attachment to all copies.
 // Thread rule: attach and call on one thread at a time; ranks that are threads have their own models and units.
@@ -34,7 +34,8 @@ class SequentialImpl;
 
 namespace reigen::nn {
 
-// The tensors that one unit passes to the next, in the model's own order. A unit without output passes no tensors.
+// The tensors that one unit passes to the next, in an order that the model chooses. A unit without output passes no
+// tensors.
 using Carry = std::vector<at::Tensor>;
 
 // The layers of attachments around a unit's forward, outermost first. Each layer can hold one attachment.
@@ -91,16 +92,17 @@ class Unit {
 
 // Runs the unit's forward with all attachments.
 Carry call(const Unit& unit, const Carry& input);
-// The same for units from one tensor to one tensor. Throws InvalidArgument when the unit returns another number of
-// tensors.
+// The same for a unit that takes one tensor and returns one tensor. Throws InvalidArgument when the unit returns
+// another number of tensors.
 at::Tensor call(const Unit& unit, const at::Tensor& input);
 
 // Calls one unit after the other; each gets the output of the unit before it.
 Carry fold(const std::vector<Unit>& units, Carry input);
 at::Tensor fold(const std::vector<Unit>& units, at::Tensor input);
 
-// One unit for each child of a torch::nn::Sequential, each from one tensor to one tensor. fold() over these units is
-// the forward of the Sequential. Their names are the names of the children under `prefix`.
+// Returns one unit for each child of a torch::nn::Sequential. Each unit takes one tensor and returns one tensor. fold()
+// over these units is the forward of the Sequential. A unit's name is `prefix`, a dot and the name of the child;
+// without a prefix it is the name of the child.
 std::vector<Unit> units_of(torch::nn::SequentialImpl& sequential, const std::string& prefix = "");
 
 }  // namespace reigen::nn

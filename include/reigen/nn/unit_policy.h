@@ -1,13 +1,13 @@
-// Chooses the units of a model that ranks gather and average one at a time (DataParallelOptions::units). Parameters in
-// none of the chosen units are gathered at the first forward and remain until the step. Large units mean fewer
-// exchanges; small units mean less memory.
+// Chooses the units of a model whose weights are gathered, and whose gradients are averaged, one unit at a time
+// (DataParallelOptions::units). Parameters in none of the chosen units are gathered at the first forward and remain
+// gathered until the step. Large units mean fewer exchanges; small units mean less memory.
 //
 //   every child:  model.units(), or units_of(sequential) (unit.h)
 //   by type:      units_of_type<DecoderBlock>(model.units())
 //   by size:      units_of_size(model.units(), 1'000'000)
 //
-// The functions keep the order of units and change nothing. Units may lie in units: a parameter belongs to the
-// innermost chosen unit.
+// The functions keep the order of units and change nothing. A unit may lie inside another unit: a parameter belongs to
+// the innermost chosen unit.
 // Thread rule: pure functions.
 #pragma once
 

@@ -13,11 +13,11 @@
 // buffers that begin as zeros or ones, constants. A tensor without memory reads as NaN, and a write that bypasses the
 // guard ends the program. data_parallel() allocates memory for the tensor, or for a share of it.
 //
-// data_parallel() calls .initialize. With kParameters over a network it does so once for each parameter. During such a
-// call only this parameter has memory, and writes to the others do nothing. .initialize must set the values of each
-// parameter independently of the others. It must also set the values of buffers that torch::empty() created.
-// reigen::nn::initialize(), fill_uniform() and fill_normal() do so, and give every layout the same values. With
-// kParameters over a network at most one whole parameter is in memory at a time.
+// data_parallel() calls .initialize. With kParameters over a network it calls .initialize once for each parameter.
+// During such a call only this parameter has memory, and writes to the others do nothing. .initialize must set the
+// values of each parameter independently of the others. It must also set the values of buffers that torch::empty()
+// created. reigen::nn::initialize(), fill_uniform() and fill_normal() do so, and give every layout the same values.
+// With kParameters over a network at most one whole parameter is in memory at a time.
 //
 // Convert the model while the guard lives: a later model.to(type) would allocate memory for all weights. Operations
 // that write into several tensors, or into a named output (as torch::nn::init::eye_ does), throw InvalidArgument under
@@ -37,7 +37,7 @@ class WithoutMemory {
  public:
   WithoutMemory();
   ~WithoutMemory();
-  WithoutMemory(const WithoutMemory&) = delete;  // one scope
+  WithoutMemory(const WithoutMemory&) = delete;  // a guard belongs to one scope
   WithoutMemory& operator=(const WithoutMemory&) = delete;
 
  private:

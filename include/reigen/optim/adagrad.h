@@ -2,6 +2,7 @@
 //
 //   auto optimizer = reigen::optim::Adagrad(parallel.parameters(), {.lr = 1e-2});
 //
+// p is a parameter, g its gradient, s the optimizer state, t the number of this parameter's step, counted from 1:
 //   g += weight_decay·p
 //   s += g²                                (starts at initial_accumulator_value)
 //   p -= lr / (1 + (t - 1)·lr_decay) · g / (sqrt(s) + eps)

@@ -7,10 +7,10 @@
 //
 // If the loss was multiplied by a scale S, the true norm is norm.norm / S, and the factor is clip_factor(norm.norm / S,
 // c) / S. After a data-parallel backward every rank has the same gradients, so every rank computes the same bits
-// without communication. Where each rank has only its share of the mean (Shard::kGradients, kParameters),
+// without communication. Where each rank has only its share of the mean gradients (Shard::kGradients, kParameters),
 // gradient_norm, clip_grad_norm and clip_grad_value are collective: every rank calls them, and they throw as a barrier
-// does. If ranks average in the step (kGradients on one machine), gradient_norm averages first. LibTorch's own clipping
-// does not work with shares.
+// does. If ranks average gradients only in the optimizer's step (kGradients on one machine), gradient_norm averages
+// them first. LibTorch's own clipping does not work where ranks have only shares.
 // Thread rule: as for the gradients, one thread at a time.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace reigen::optim {
 struct GradientNorm {
   double norm = 0;            // sqrt(sum_of_squares); 0 without gradients
   bool finite = true;         // no element is infinite or NaN (in fp64 also none beyond 1e154: its square is infinite)
-  double sum_of_squares = 0;  // the sums of a model's parts may be added up
+  double sum_of_squares = 0;  // sums of the parts of a model may be added up
 };
 
 // norm = sqrt(sum of g² over all elements of all gradients). The sum is computed in fp64 in a fixed order, so it has

@@ -4,11 +4,11 @@
 //   optimizer.step();  average.update();
 //   { auto averaged = average.swap_in();  validate(model); }       // the model has the average while `averaged` lives
 //
-//   average = decay_t·average + (1 - decay_t)·p;      average starts as the weights at construction
+//   average = decay_t·average + (1 - decay_t)·p;      p: a weight; average starts as p at construction
 // Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992; torch.optim.swa_utils in PyTorch.
 // Memory: an fp32 copy of the values (fp64 for fp64 values). Buffers (batch statistics) are not averaged. Ranks that
-// shard the weights (data_parallel's Shard) shard the average too. Then every rank makes the same calls; construction,
-// update(), swap_in() and end() wait for all ranks, and throw as a barrier does.
+// shard the weights (data_parallel's Shard) shard the average too. In this case every rank must make the same calls;
+// construction, update(), swap_in() and end() wait for all ranks, and throw as a barrier does.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -39,7 +39,7 @@ class ExponentialMovingAverage {
    public:
     explicit Swapped(std::shared_ptr<Impl> impl);
     Swapped(Swapped&&) noexcept = default;
-    Swapped& operator=(Swapped&&) = delete;  // it would end one scope from within another's
+    Swapped& operator=(Swapped&&) = delete;  // the assignment would end another object's scope
     ~Swapped();
     void end();  // restores the weights now, not in the destructor
 
@@ -62,8 +62,8 @@ class ExponentialMovingAverage {
   // For a checkpoint: "<parameter>.ema", each with the parameter's shape (the average itself, not a copy), and
   // "ema.updates", one int64. Throws InvalidArgument while the average is swapped in.
   std::vector<NamedTensor> state() const;
-  // Throws InvalidArgument, naming the entry, when an entry is missing, unknown, or of another shape or type; nothing
-  // is changed then.
+  // Throws InvalidArgument, naming the entry, when an entry is missing, unknown, or of another shape or type; in these
+  // cases nothing changes.
   void load_state(const std::vector<NamedTensor>& state);
 
  private:

@@ -20,8 +20,8 @@ namespace reigen::optim {
 template <class Options>
 class FlatOptimizer final : public Optimizer {
  public:
-  // Throws InvalidArgument for options out of range, for no parameters, and for parameters that are not fp32, fp64,
-  // bf16 or fp16. Memory: the states that config/optimizers.h lists, zero until they are used.
+  // Throws InvalidArgument for options out of range, for an empty `parameters`, and for parameters that are not fp32,
+  // fp64, bf16 or fp16. Memory: the states that config/optimizers.h lists, zero until they are used.
   explicit FlatOptimizer(std::vector<ParameterRange> parameters, const Options& options = {});
   // Refuses a module's own parameters() at compile time; the message says what to pass instead.
   template <std::same_as<std::vector<at::Tensor>> Tensors>

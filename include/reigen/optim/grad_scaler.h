@@ -5,9 +5,10 @@
 //   const auto done = scaler.step(optimizer, parallel.parameters(), {.max_norm = 1.0});    // false: skipped
 //   optimizer.zero_grad();
 //
+// S is the loss scale:
 //   gradients = S · true gradients;  a step with gradients / S, clipped to max_norm, in the optimizer's own pass
 //   any element infinite or NaN:   no step, S = S · backoff_factor
-//   growth_interval steps without: S = S · growth_factor
+//   growth_interval steps in a row without such an element: S = S · growth_factor
 // All ranks must make the same decision. After a data-parallel backward every rank has the same gradients, so an
 // overflow on one rank is an overflow on all, and no communication is needed. Where ranks shard gradients
 // (data_parallel's Shard), the norm is over all ranks. Where gradients differ between ranks (strategies of weights),

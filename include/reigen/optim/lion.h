@@ -3,6 +3,7 @@
 //
 //   auto optimizer = reigen::optim::Lion(parallel.parameters(), {.lr = 1e-4, .weight_decay = 0.1});
 //
+// p is a parameter, g its gradient, m the optimizer state (the momentum):
 //   c = beta1·m + (1 - beta1)·g
 //   p -= lr·(sign(c) + weight_decay·p)
 //   m = beta2·m + (1 - beta2)·g

@@ -8,9 +8,9 @@
 // in torch::optim. If all parameters have gradients, the results are those of torch::optim. The bits depend neither on
 // the number of threads nor on the processor's instruction set. Thread rule: one thread at a time.
 //
-// Of a range that ranks shard (data_parallel's Shard), each rank steps its share; the bits are the same. Then
-// construction and step() are collective, and throw as a barrier does. If the values are in memory that all ranks
-// share, the states are too; otherwise each rank has the states of its share.
+// If a range is divided among ranks (data_parallel's Shard), each rank steps only its share; the results have the same
+// bits. In this case construction and step() are collective, and throw as a barrier does. If the values are in memory
+// that all ranks share, the states are too; otherwise each rank has the states of its share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,8 +33,8 @@ struct StepOptions {
   double gradient_factor = 1;                                       // finite; see clip.h
   double gradient_limit = std::numeric_limits<double>::infinity();  // clip by value; above 0
   // Checks in the step whether g is finite everywhere, for was_finite(). The check is nearly free. But a NaN or an
-  // infinity that it finds is already in the parameters. Where ranks average in the step, each rank keeps its own
-  // gradients.
+  // infinity that it finds is already in the parameters. Where ranks average gradients only in the step, `.grad` still
+  // holds each rank's own gradients after it.
   bool check_finite = false;
 };
 
@@ -46,7 +46,7 @@ class Optimizer {
 
   // parameter = update(parameter, g, state) for every parameter that has a gradient. Waits for other ranks only where
   // ranks shard the parameters. Throws InvalidArgument, and changes nothing, when an option is out of range, or when a
-  // parameter no longer lies in the memory that this optimizer steps.
+  // parameter no longer lies in the memory that this optimizer updates.
   virtual void step(const StepOptions& options) = 0;
   void step() { step(StepOptions()); }
 
@@ -71,8 +71,8 @@ class Optimizer {
   virtual std::vector<NamedTensor> state() const = 0;
 
   // Sets the state to the results of earlier calls of state() and steps(); the entries may have any order. Throws
-  // InvalidArgument, naming the entry, when an entry is missing, unknown, or of another shape or type; nothing is
-  // changed then.
+  // InvalidArgument, naming the entry, when an entry is missing, unknown, or of another shape or type; in these cases
+  // nothing changes.
   virtual void load_state(const std::vector<NamedTensor>& state, std::int64_t steps) = 0;
 };
 

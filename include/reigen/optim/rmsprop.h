@@ -4,6 +4,7 @@
 //
 //   auto optimizer = reigen::optim::RMSprop(parallel.parameters(), {.lr = 1e-2});
 //
+// p is a parameter, g its gradient; v, and a and b where they are used, are states:
 //   g += weight_decay·p
 //   v = alpha·v + (1 - alpha)·g²
 //   d = g / (sqrt(v) + eps)           (centered: a = alpha·a + (1 - alpha)·g, and v - a² in place of v)

@@ -47,10 +47,10 @@ void check(const ScheduleOptions& options);
 double scheduled_lr(double lr, std::int64_t step, const ScheduleOptions& options);
 
 // The learning rate for another batch size, from a rate that was found with batch size `base_batch`. The linear rule,
-// lr · batch / base_batch, keeps the change of the weights in an epoch of SGD: Goyal et al.,
-// https://arxiv.org/abs/1706.02677. The square-root rule, lr · sqrt(batch / base_batch), keeps the variance of a step:
-// Krizhevsky, https://arxiv.org/abs/1404.5997. It is the rule for Adam and similar optimizers: Malladi et al.,
-// https://arxiv.org/abs/2205.10287.
+// lr · batch / base_batch, keeps the change of the weights in an epoch of SGD the same: Goyal et al.,
+// https://arxiv.org/abs/1706.02677. The square-root rule, lr · sqrt(batch / base_batch), keeps the variance of a step
+// the same: Krizhevsky, https://arxiv.org/abs/1404.5997. The square-root rule is the rule for Adam and similar
+// optimizers: Malladi et al., https://arxiv.org/abs/2205.10287.
 double scaled_lr(double lr, LrScaling rule, std::int64_t batch, std::int64_t base_batch);
 
 }  // namespace reigen::optim

@@ -20,14 +20,14 @@ class Optimizer;
 
 namespace reigen::parallel {
 
-// Gives the parameters and buffers of every rank the root's values, whatever their types. Gradients do not change.
-// Autograd's version counters do not change either, so a graph that saved one of these tensors can still run its
-// backward. Throws InvalidArgument on every rank when the models differ, naming the first difference and both sides.
-// Cost: one small all_gather, one broadcast of all values, and one staging copy of all values.
+// Gives the parameters and buffers of every rank the values of rank `root`, whatever their types. Gradients do not
+// change. Autograd's version counters do not change either, so a graph that saved one of these tensors can still run
+// its backward. Throws InvalidArgument on every rank when the models differ, naming the first difference and both
+// sides. Cost: one small all_gather, one broadcast of all values, and one staging copy of all values.
 void broadcast_parameters(torch::nn::Module& module, int root, Communicator world);
 
-// Gives every rank the root's options of the parameter groups (learning rate, ...) and the root's state of every
-// parameter; state that the root does not have is dropped. The optimizer's defaults, which apply to groups that are
+// Gives every rank the options of the parameter groups (learning rate, ...) and the state of every parameter from rank
+// `root`; state that rank `root` does not have is dropped. The optimizer's defaults, which apply to groups that are
 // added later, do not change. Works for any optimizer of torch::optim that can be saved. Parameters correspond by their
 // place in the groups. Throws InvalidArgument on every rank when the optimizers' types, groups or shapes differ. Cost:
 // as broadcast_parameters(); the state is in memory three times.

@@ -55,7 +55,7 @@ struct BucketTimes {
   std::string tag = {};     // the tag of the bucket's calls in Communicator::history()
   std::uint64_t bytes = 0;  // size of the gradients
   std::size_t parameters = 0;
-  std::int64_t complete = 0;     // when the call started, after the last gradient was complete
+  std::int64_t complete = 0;     // when the call of the bucket started, after its last gradient was ready
   std::int64_t waited_from = 0;  // when this rank began to wait for the bucket, after backward's own work
   std::int64_t waited_to = 0;
 };
@@ -82,10 +82,11 @@ class DataParallelBase {
   // The module must outlive this object. The constructor is collective and blocking; it costs one all_gather and a
   // broadcast of all values. It throws InvalidArgument on every rank when the models or the options differ between
   // ranks (the error names the first difference and both sides); when the model has no trainable parameter, is wrapped
-  // already, or has parameters that FlatParameters refuses; when .shard is set together with a strategy that acts on
-  // weights; when kGradients or kParameters is set together with any strategy; and when an option is out of range.
+  // already, or has parameters that are sparse, not floating point or not on the CPU, or that share memory without
+  // being tied; when .shard is set together with a strategy that acts on weights; when kGradients or kParameters is set
+  // together with any strategy; and when an option is out of range.
   DataParallelBase(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
-  explicit DataParallelBase(std::shared_ptr<GradientReducer> reducer);  // a second handle of another wrapper
+  explicit DataParallelBase(std::shared_ptr<GradientReducer> reducer);  // another handle to `reducer`'s wrapper
 
   // The trainable parameters in flat ranges, for reigen::optim and checkpoints. The ranges may outlive this object.
   const std::vector<ParameterRange>& parameters() const;
@@ -100,10 +101,11 @@ class DataParallelBase {
   //   Pieces model(parallel.own_weights()), states(parallel.own(optimizer.state()));
   std::vector<tensor::NamedTensor> own_weights() const;
   std::vector<tensor::NamedTensor> own(std::vector<tensor::NamedTensor> tensors) const;
-  // Reads the weights and buffers of a checkpoint into the parts that each rank holds. Any number of ranks with any
-  // sharding may have written the checkpoint. Load an optimizer's state after the weights. Collective and blocking. On
-  // a failure every rank throws the same Error: it has the exit code of the first rank that failed, and names the
-  // tensor or file that did not fit or could not be read. The weights are then undefined until a load() succeeds.
+  // Reads the weights and buffers of a checkpoint, under its name `group`, into the parts that each rank holds. Any
+  // number of ranks with any sharding may have written the checkpoint. Load an optimizer's state after the weights.
+  // Collective and blocking. On a failure every rank throws the same Error: it has the exit code of the first rank that
+  // failed, and names the tensor or file that did not fit or could not be read. The weights are then undefined until a
+  // load() succeeds.
   void load(const checkpoint::Checkpoint& from, std::string_view group = "model");
 
   // auto guard = parallel.no_sync();
@@ -136,8 +138,8 @@ class DataParallelBase {
   // it.
   void settle();
 
-  // Whether each rank steps with its own gradients at present, so that weights and optimizer states differ between
-  // ranks.
+  // True while the strategy lets each rank step with its own gradients, so that weights and optimizer states differ
+  // between ranks.
   bool ranks_differ() const;
 
   // The state of the strategy, for a checkpoint; see Strategy::state(). Empty when this rank is alone.
@@ -169,7 +171,8 @@ class DataParallelBase {
   void gather_weights();
 
   std::size_t bucket_count() const;
-  // As Strategy::bytes_given(); 0 when this rank is alone.
+  // The bytes that this rank has given to calls of the strategy so far (Strategy::bytes_given()); 0 when this rank is
+  // alone.
   std::uint64_t bytes_given() const;
 
  private:

@@ -14,7 +14,7 @@
 //
 // After Rajbhandari et al., ZeRO, https://arxiv.org/abs/1910.02054; Zhao et al., PyTorch FSDP,
 // https://arxiv.org/abs/2304.11277
-// Thread rule: values.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -39,9 +39,10 @@ enum class BufferPolicy {
   kOwn,        // each rank keeps its own, until settle()
 };
 
-// The data that the ranks shard; each rank holds all other data whole. Training gives the same bits with every choice.
+// Says which data are divided among the ranks, so that each rank holds only its share. Each rank holds all other data
+// whole. Training gives the same bits with every choice.
 //
-// kNone: the ranks shard nothing.
+// kNone: nothing is divided.
 //
 // kOptimizer, ZeRO stage 1: each rank has the optimizer states for its share of the weights, and steps that share
 // alone. On one machine all ranks use one copy of weights and states in shared memory, and nothing is gathered. Over a
@@ -49,10 +50,10 @@ enum class BufferPolicy {
 // waits for all ranks. Other code that changes weights must call ParameterRange::note_change().
 //
 // kGradients, ZeRO stage 2: as kOptimizer, and gradients are sharded too. On one machine gradients are not sent: each
-// rank's gradients lie in memory that all ranks can read, and a rank's step averages its share while it reads it. On
-// one machine this saves no memory. `.grad` remains this rank's own gradient, until a norm or clipping (clip.h)
-// replaces this rank's share of it by the mean. Drop or zero `.grad` before the next backward. Over a network gradients
-// are treated as with kParameters. kGradients cannot be combined with a strategy.
+// rank's gradients lie in memory that all ranks can read, and in its step each rank averages the gradients of its share
+// while it reads them. On one machine this saves no memory. `.grad` remains this rank's own gradient, until a norm or
+// clipping (clip.h) replaces this rank's share of it by the mean. Drop or zero `.grad` before the next backward. Over a
+// network gradients are treated as with kParameters. kGradients cannot be combined with a strategy.
 //
 // kParameters, ZeRO stage 3: as kGradients, and weights are sharded too. On one machine all ranks use one copy of the
 // weights, as above. Over a network each rank holds its share of the weights, and the units of
@@ -83,18 +84,19 @@ struct DataParallelOptions {
   // own units(), if it has this function; otherwise groups of about bucket_mb of parameters in the model's order, which
   // remain gathered from the first forward to the step.
   std::vector<nn::Unit> units = {};
-  // A directory on a disk. Optimizer states and sharded weights are then unnamed files in this directory. The kernel
-  // caches as much of them in memory as there is room for. While they fit into memory, they are as fast as memory;
-  // beyond that they are as slow as the disk. Empty: they are in memory.
+  // A directory on a disk. If it is set, optimizer states and sharded weights are unnamed files in this directory. The
+  // kernel caches as much of them in memory as there is room for. While they fit into memory, they are as fast as
+  // memory; beyond that they are as slow as the disk. Empty: they are in memory.
   std::filesystem::path offload = {};
   // A function that sets the values of all parameters and buffers that have memory at the time of the call, each
   // independently of the others. It runs in no-grad mode. A model that was created without memory (nn/without_memory.h)
   // needs this function. It is called on every rank, and then again on one or several ranks; with kParameters over a
   // network it is called once for each parameter. So it must not call collectives. As always, rank 0's values are used.
   std::function<void()> initialize = {};
-  // Hybrid sharding: ranks along the axis dp_shard shard; ranks along dp_replicate hold the same shares, and average
-  // the means of their shares once more. The mesh must cover all ranks; it is best to make each machine a row (mesh.h).
-  // Not set: all ranks shard.
+  // Hybrid sharding: the data are divided among the ranks along the mesh axis dp_shard. Ranks that differ only along
+  // dp_replicate hold the same share. They average this share once more, after the average along dp_shard. The mesh
+  // must cover all ranks; it is best to place each row of the mesh on one machine (mesh.h). Not set: the data are
+  // divided among all ranks.
   std::optional<mesh::Mesh> mesh = {};
   // For kParameters over a network. True: a unit's weights are freed after its forward and gathered again for its
   // backward. False: they remain until its backward is over; this saves the second gather and costs the memory of the
@@ -103,8 +105,8 @@ struct DataParallelOptions {
   // A compromise between the two values of reshard_after_forward: after a unit's forward each group of `reshard_to`
   // consecutive ranks (for example those of one machine) keeps the unit's weights, sharded among its ranks. So the
   // gather for backward is a call within the group. It costs 1/reshard_to of the memory of the weights and needs
-  // reshard_after_forward. 2 or more; the number of ranks that shard must be a multiple of it, unless that number is 1.
-  // 0: no group keeps weights.
+  // reshard_after_forward. 2 or more; the number of ranks among which weights are divided must be a multiple of it,
+  // unless this number is 1. 0: no group keeps weights.
   int reshard_to = 0;
   // For kParameters over a network: the type in which fp32 weights are sent when a unit is gathered, at::kBFloat16 or
   // at::kHalf. Forward and backward then compute with rounded weights. Shares, steps and checkpoints remain fp32, and
@@ -112,9 +114,9 @@ struct DataParallelOptions {
   // which rounds the weights of matrix products anyway. On one machine weights are not sent, so nothing is rounded. Not
   // set: weights are sent in their own type.
   std::optional<c10::ScalarType> gather_type = {};
-  // The type in which fp32 gradients are sent where ranks shard them (kGradients over a network, kParameters). They are
-  // rounded before they are sent and added in fp32, and the mean is rounded again. Not set: they are sent in their own
-  // type.
+  // The type in which fp32 gradients are sent where ranks shard them (kGradients over a network, kParameters).
+  // Gradients are rounded before they are sent and added in fp32, and the mean is rounded again. Not set: gradients are
+  // sent in their own type.
   std::optional<c10::ScalarType> reduce_type = {};
   // With the value n, the first n - 1 of every n backwards only add up gradients, as under no_sync(), and the n-th
   // averages the sum. At least 1.

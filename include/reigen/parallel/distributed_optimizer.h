@@ -80,10 +80,10 @@ class DistributedOptimizerBase {
   // Runs synchronize(), the optimizer's step and the strategy's after_step(). Under skip_synchronize() it leaves out
   // synchronize(), and throws InvalidArgument if the caller has not called synchronize() since the last step.
   void step();
-  // The same for optimizers that evaluate the loss themselves, possibly several times (LBFGS). The gradients and the
-  // loss of each evaluation are averaged, so that all ranks make the same decisions. Returns what the optimizer's step
-  // returns. Throws InvalidArgument under skip_synchronize(), and with a strategy whose ranks step with their own
-  // gradients.
+  // The same for an optimizer whose step evaluates the loss itself, by calling `closure`, possibly several times
+  // (LBFGS). The gradients and the loss of each evaluation are averaged, so that all ranks make the same decisions.
+  // Returns what the optimizer's step returns. Throws InvalidArgument under skip_synchronize(), and with a strategy
+  // whose ranks step with their own gradients.
   at::Tensor step(const Closure& closure);
 
   // The optimizer's zero_grad(). Throws InvalidArgument between a backward and step() or synchronize(), because the

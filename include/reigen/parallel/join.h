@@ -10,32 +10,33 @@
 //   join.finish([&] { optimizer.step(); });   // returns when every rank is here
 //
 // While a rank waits in finish(), it contributes zero gradients, and only the buffers of the ranks that still train
-// count. It receives the averaged gradients too. If finish() gets the step as argument, this rank makes every step of
-// the other ranks, so weights and optimizer state are the same on all ranks at every moment. Without the argument,
-// weights and buffers are copied at the end from a rank that made the last step, and this rank's optimizer state
-// remains as it was when its data ended. Then only an optimizer without state may continue with another epoch: with any
-// other optimizer, the weights would differ between ranks after the first step of that epoch. Gradients that were only
-// added up (no_sync) when a rank calls finish() are dropped; call parallel.synchronize() before finish() to make them
-// count. After finish() no parameter has a gradient, on any rank.
+// count. It receives the averaged gradients too. If finish() gets the optimizer's step as argument, this rank makes
+// every step of the other ranks, so weights and optimizer state are the same on all ranks at every moment. Without the
+// argument, weights and buffers are copied at the end from a rank that made the last step, and this rank's optimizer
+// state remains as it was when its data ended. Then only an optimizer without state may continue with another epoch:
+// with any other optimizer, the weights would differ between ranks after the first step of that epoch. Gradients that
+// were only added up (no_sync) when a rank calls finish() are dropped; call parallel.synchronize() before finish() to
+// make them count. After finish() no parameter has a gradient, on any rank.
 //
 //   .grad = 1/N · sum over training ranks     N: number of all ranks (kAllRanks) or of training ranks (kTrainingRanks)
 //
 // Ranks that have data must still make the same forwards in training mode and the same backwards, in the same order.
 // Ranks in finish() take part only in the calls of these forwards and backwards. So under a Join a loop must not make
 // collective calls of its own with ranks that may be in finish() (for example to average a loss), must not call
-// settle(), and must not continue after an exception from backward. Ranks in finish() still send the parts of gradients
-// that a strategy kept back (error feedback). adasum() of gradients does not divide by N.
-// Cost: one all_gather of a byte before every reduction, and before every forward that synchronises buffers. Before a
-// forward this call blocks. In backward it is asynchronous, and buckets are sent only after it has ended; so a
-// collective of your own within backward needs a communicator of its own (split). At the end there is a broadcast of
-// weights and buffers.
+// settle(), and must not continue after an exception from backward. Ranks in finish() still send the parts of earlier
+// gradients that their strategy could not send at that time (error feedback). adasum() of gradients does not divide by
+// N.
+// Cost: one all_gather of a byte before gradients are averaged, and before every forward that synchronises buffers.
+// Before a forward the all_gather blocks. In backward it is asynchronous, and buckets are sent only after it has ended;
+// so a collective of your own within backward needs a communicator of its own (split). At the end there is a broadcast
+// of weights and buffers.
 //
-// Errors: InvalidArgument if the strategy acts on weights (local SGD and similar: every rank has to make every step
-// itself), with a Shard, for a model with SyncBatchNorm, for kTrainingRanks with adasum() of gradients, when another
-// Join of the wrapper lives, and when finish() is called twice. CollectiveMismatch on every rank when ranks with data
-// make different calls. EarlyEnd if JoinOptions::throw_on_early_end is set. If a Join is destroyed before finish(), for
-// example by an exception, this rank takes part in no further call, and the other ranks get the error for a rank that
-// left.
+// Errors: InvalidArgument with a strategy that acts on weights (in local SGD and similar strategies every rank has to
+// make every step itself); with a Shard other than kNone; with a model that has SyncBatchNorm; with kTrainingRanks and
+// adasum() of gradients; when another Join of the same wrapper lives; and when finish() is called twice.
+// CollectiveMismatch on every rank when ranks with data make different calls. EarlyEnd if
+// JoinOptions::throw_on_early_end is set. If a Join is destroyed before finish(), for example by an exception, this
+// rank takes part in no further call, and the other ranks get the error for a rank that left.
 // Thread rule: as data_parallel().
 #pragma once
 

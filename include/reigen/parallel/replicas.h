@@ -10,7 +10,7 @@
 // values are equally frequent, the value of the lowest rank does.
 //
 // Collective and blocking: every rank passes the same tensors in the same order. Cost: a pass over the tensors, and an
-// all_gather of 8 bytes. Throws as an all_gather does. Thread rule: the tensors must not change meanwhile.
+// all_gather of 8 bytes. Throws as an all_gather does. Thread rule: the tensors must not change during the call.
 #pragma once
 
 #include <optional>
@@ -28,9 +28,9 @@ struct Divergence {
   std::string text;        // one line for people, the same on every rank
 };
 
-// Returns nothing when all values are equal. Of a sharded tensor, every rank of the group must have the same part.
-// `called`: the number of this rank in the result, if the group is only a part of the job; by default its rank in the
-// group.
+// Returns nullopt when all values are equal. Of a sharded tensor, every rank of the group must have the same part.
+// `called`: the number by which the result names this rank, for example its rank in the job if the group is only a part
+// of the job. By default the result uses its rank in the group.
 std::optional<Divergence> compare_replicas(const std::vector<tensor::NamedTensor>& tensors, Communicator ranks,
                                            std::optional<int> called = {});
 

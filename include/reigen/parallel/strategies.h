@@ -1,11 +1,12 @@
 // The strategies of this library. P is the number of ranks and N the number of elements of 4 bytes. g_r is the gradient
-// of rank r, and x_r its weights.
+// of rank r, and x_r its weights. k, share, H, G and s are options: rank, share, every, global_every and staleness
+// (config/strategies.h).
 //
 // Strategies of gradients combine the gradients in every backward; all ranks step with the same gradients:
 //                                                                                          bytes that a rank gives
 //   plain()             1/P · sum g_r                                                          4·N
 //   compressed(type)    1/P · sum round(g_r), in 16 bits                                       2·N
-//   power_sgd()         1/P · sum P_r·Q_r^T of rank k, with error feedback                     4·k·(rows + columns)
+//   power_sgd()         1/P · sum P_r·Q_r^T of matrix rank k, with error feedback              4·k·(rows + columns)
 //   top_k()             1/P · sum of each rank's largest elements, with error feedback         8·share·N·(P - 1)
 //   one_bit()           1/P · sum mean|g_r|·sign(g_r), with error feedback                     (N/8 + N/64)·(P - 1)
 //   adasum(kGradients)  a + b minus their common part, pair by pair                            4·N·log2(P)

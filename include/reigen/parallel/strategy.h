@@ -36,10 +36,10 @@ namespace reigen::parallel {
 // Gradients of one element type that are sent in one call.
 struct GradientBucket {
   std::size_t index = 0;  // in the order of begin(), the same on every rank
-  // Flat pieces of memory from Communicator::allocate. They hold the gradients below; the elements between the
-  // gradients are zeros and the flags of ExchangeBuckets.
+  // Flat pieces of memory from Communicator::allocate. They hold the gradients below. The elements between the
+  // gradients are zeros, or flags that say which parameters have a gradient.
   std::vector<at::Tensor> runs = {};
-  std::vector<at::Tensor> gradients = {};  // for each parameter a view into `runs`, in its shape; zeros if it has none
+  std::vector<at::Tensor> gradients = {};  // views into `runs`, shaped as the parameters; no gradient: zeros
   std::vector<std::string> names = {};     // names of the parameters
   std::string tag = {};                    // for the calls of this step: "step 7 bucket 0"
 };
@@ -52,8 +52,8 @@ class Strategy {
   // The name, with every option that must be equal on all ranks: "plain", "compressed BFloat16". The ranks compare it.
   virtual std::string description() const = 0;
 
-  // Bytes that this rank has given so far. The input of a reduction counts once, however many bytes the algorithm
-  // sends. A message counts once for each rank to which it was sent.
+  // Bytes that this rank has given to calls so far. The input of a reduction counts once, however many bytes the
+  // algorithm sends. A message counts once for each rank to which it was sent.
   virtual std::uint64_t bytes_given() const = 0;
 
   // Called once, before all other functions, with the weights that all ranks begin with. The handles may be kept.
@@ -73,7 +73,7 @@ class Strategy {
   void require_state_fits(const std::map<std::string, at::Tensor>& state) const;
 };
 
-// g = one common result of all ranks' g. Every rank steps with this result.
+// Replaces the gradients of every rank by one common result of all ranks' gradients. Every rank steps with this result.
 class GradientStrategy : public Strategy {
  public:
   // True: the strategy treats all elements of the runs alike, an element that is zero on all ranks remains zero, and an
@@ -89,11 +89,12 @@ class GradientStrategy : public Strategy {
   virtual void end(const GradientBucket& bucket) = 0;
 };
 
-// In some steps, x = one common result of all ranks' x. The ranks' weights may differ between two calls of settle().
+// In some steps, replaces the weights of every rank by a result of the weights of several or all ranks. The ranks'
+// weights may differ between two calls of settle().
 class WeightStrategy : public Strategy {
  public:
   // True: the next backward averages gradients, and buffers are synchronised. False: each rank keeps its own gradients
-  // and buffers. The value is the same on every rank, and changes only in after_step() and load_state().
+  // and buffers. The returned value is the same on every rank, and changes only in after_step() and load_state().
   virtual bool averages_gradients() const { return false; }
   // Called after every step of the optimizer; every rank makes the same number of steps. It may wait for other ranks.
   virtual void after_step() = 0;

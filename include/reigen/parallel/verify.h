@@ -17,8 +17,9 @@
 // all_gather of the results.
 //
 // Errors: when the loss throws on a rank, this rank rethrows the exception, and the other ranks throw InvalidArgument
-// with the number of this rank. InvalidArgument for options out of range, for options.parallel with a shard, for
-// batches that differ between ranks or have fewer samples than ranks, and as data_parallel() does.
+// with the number of this rank. Also throws InvalidArgument for options out of range, for an options.parallel whose
+// .shard is not kNone, for batches that differ between ranks or have fewer samples than there are ranks, and where
+// data_parallel() throws it.
 // Thread rule: as data_parallel().
 #pragma once
 
@@ -50,8 +51,8 @@ struct VerifyReport {
   std::string what = {};
   std::string parameter = {};
   int rank = 0;
-  double alone = 0;        // the value of the element that differs most
-  double in_parallel = 0;  // the value of the same element
+  double alone = 0;        // the element that differs most: its value when each rank trained alone
+  double in_parallel = 0;  // the value of the same element in parallel training
   double largest = 0;      // the largest of all differences, relative as `tolerance` is
   std::string text = {};   // one line for people, the same on every rank
 };

@@ -28,12 +28,12 @@ struct InitOptions {
   // several are visible, the index is the rank's number on its machine modulo the number of GPUs.
   Device device = {};
   std::string device_backend = {};                   // empty: auto
-  std::chrono::milliseconds timeout = {};            // REIGEN_TIMEOUT, else 10 minutes: to wait for live ranks
-  std::chrono::milliseconds join_timeout = {};       // REIGEN_COMM_JOIN_TIMEOUT, else 60 s: for all ranks to join
-  std::chrono::milliseconds heartbeat_timeout = {};  // REIGEN_COMM_HEARTBEAT_TIMEOUT, else 10 s: silent ranks
-  std::chrono::milliseconds report_after = {};       // REIGEN_COMM_REPORT_AFTER, else 30 s: names late ranks
-  // By default glibc returns large freed blocks to the kernel, so that every step has their page faults again. This
-  // takes 13 to 20 % of the step time of a small model. True keeps freed blocks in the process (mallopt).
+  std::chrono::milliseconds timeout = {};            // REIGEN_TIMEOUT, else 10 minutes: longest wait for a live rank
+  std::chrono::milliseconds join_timeout = {};       // REIGEN_COMM_JOIN_TIMEOUT, else 60 s: until all ranks joined
+  std::chrono::milliseconds heartbeat_timeout = {};  // REIGEN_COMM_HEARTBEAT_TIMEOUT, else 10 s: lost if silent
+  std::chrono::milliseconds report_after = {};       // REIGEN_COMM_REPORT_AFTER, else 30 s: then names late ranks
+  // By default glibc returns large freed blocks to the kernel, so every step causes the same page faults again. These
+  // take 13 to 20 % of the step time of a small model. True keeps freed blocks in the process (mallopt).
   // REIGEN_KEEP_MEMORY=0 in the environment overrides this option.
   bool keep_memory = true;
 };
@@ -47,9 +47,9 @@ Communicator init(const InitOptions& options = {});
 using RankFunction = std::function<void(Communicator& world)>;
 
 // Starts `ranks` processes that run `function`, and waits for all of them. Each process runs this program again from
-// main() (as Python's spawn does) until it reaches the same call; there it runs `function` and exits. So every rank
-// also runs the part of main() before this call. Returns when all processes ended well; otherwise throws Error with the
-// failed rank's exit code and last lines.
+// main() (as Python's spawn does) until it reaches the same call of spawn(); there it runs `function` and exits. So
+// every rank also runs the part of main() before spawn(). Returns when all processes ended well; otherwise throws Error
+// with the failed rank's exit code and last lines.
 void spawn(int ranks, const RankFunction& function);
 
 // Runs `function` on `ranks` threads of this process, which find each other through a store in its memory. The first

@@ -1,4 +1,4 @@
-// The rendezvous key/value store, through which ranks find each other before they can communicate.
+// The rendezvous store for keys and values, through which ranks find each other before they can communicate.
 //
 // A store is small and slow (one round trip per call); it never carries training data. Keys and values are bytes; a
 // value is at most 1 MiB. All kinds of store pass the same contract tests (tests/store/contract.h):

@@ -1,8 +1,9 @@
 // The store over TCP: one server per job, any number of clients.
 //
-// A client begins with a handshake that carries the protocol version and the job's identity. The server refuses a
-// client that does not know the identity before it reads anything else, and such a client can never make the server
-// hold more than a few hundred bytes. After the server has died, a client's next call throws PeerLost (rank 0).
+// A client begins with a handshake that carries the protocol version and the job's identity. If a client does not know
+// the identity, the server refuses it before reading anything else. Such a client can never make the server hold more
+// than a few hundred bytes. After the server has died, a client's next call throws PeerLost for rank 0, which runs the
+// server.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ struct TcpStoreServerOptions {
   std::string socket = {};
 };
 
-// Serves from a thread of its own until it is destroyed. Throws BackendError (69) when the port is taken, naming it.
+// Serves from a thread of its own until it is destroyed. Throws BackendError with exit code 69, naming the port, when
+// the port is taken.
 class TcpStoreServer {
  public:
   explicit TcpStoreServer(const TcpStoreServerOptions& options);
@@ -53,7 +55,8 @@ struct TcpStoreOptions {
   std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // after longer silence the server is lost
 };
 
-// Throws Timeout when nobody listens there, or BackendError with exit code 76 when another job or version answers.
+// Throws Timeout when no server listens at the address until connect_deadline, or BackendError with exit code 76 when
+// the server belongs to another job or has another version.
 std::shared_ptr<Store> connect_tcp_store(const TcpStoreOptions& options);
 
 }  // namespace reigen::store

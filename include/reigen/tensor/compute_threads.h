@@ -7,22 +7,22 @@
 //   auto world = reigen::init();
 //   reigen::share_cores(world);
 //
-// Thread rule: call it from the thread that computes; LibTorch's number belongs to the process.
+// Thread rule: call it from the thread that computes; LibTorch's number of threads belongs to the process.
 #pragma once
 
 #include "reigen/comm/communicator.h"
 
 namespace reigen::tensor {
 
-// If neither OMP_NUM_THREADS nor MKL_NUM_THREADS is set, it lowers LibTorch's default number of threads to this rank's
-// share of its machine's processors and quotas (docs/threads.md). All ranks of the group use the smallest share of any
-// of them, because ranks with different numbers of threads would round differently. A line of the log reports the
-// change. The share counts all ranks of the job on this machine, even if `ranks` is only a part of them. A number that
-// the program set by at::set_num_threads() is kept, unless it is also LibTorch's default. If one of the variables is
-// set, ranks that are threads of one process divide its number among themselves. `threads`: a number of the caller's
-// choice, which replaces all these; 0: no choice. If all ranks of the machine together have more threads than there are
-// processors, the first rank of the machine warns once. Collective: one all_reduce of 8 bytes. Throws as an all_reduce
-// does.
+// If neither OMP_NUM_THREADS nor MKL_NUM_THREADS is set, share_cores() lowers LibTorch's default number of threads to
+// this rank's share of the processors that its machine and its CPU quotas allow (docs/threads.md). All ranks of the
+// group use the smallest share of any of them, because ranks with different numbers of threads would round differently.
+// A line of the log reports the change. The share counts all ranks of the job on this machine, even if `ranks` is only
+// a part of them. A number of threads that the program set by at::set_num_threads() is kept, unless it is also
+// LibTorch's default. If one of the variables is set, ranks that are threads of one process divide the variable's
+// number among themselves. If `threads` is not 0, this rank computes with `threads` threads, and none of the rules
+// above applies. If all ranks of the machine together have more threads than the machine has processors, the first rank
+// of the machine warns once. Collective: one all_reduce of 8 bytes. Throws as an all_reduce does.
 void share_cores(Communicator ranks, int threads = 0);
 
 }  // namespace reigen::tensor

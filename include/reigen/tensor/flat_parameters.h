@@ -6,9 +6,9 @@
 // choose a layout of their own. Pack before the first backward, because tensors that an earlier forward saved still
 // point to the old memory.
 //
-// A layout (reigen/layout/layout.h) says where each parameter lies, and which rank has which share. Sharded values
-// begin as the values of rank 0 of the ranks that shard. Thread rule: construct on one thread while nothing uses the
-// module.
+// A layout (reigen/layout/layout.h) says where each parameter lies, and which rank has which share. Where weights are
+// divided among ranks (FlatOptions::sharers), they begin with the values of rank 0 of these ranks. Thread rule:
+// construct on one thread while nothing uses the module.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -43,25 +43,25 @@ layout::TensorSpec spec_of(const NamedParameter& parameter);
 
 // Options that are not part of a layout.
 struct FlatOptions {
-  Communicator sharers = {};           // the ranks along dp_shard, which shard
-  std::filesystem::path offload = {};  // the directory of Medium::kDisk
-  // For parameters without memory (nn/without_memory.h) that no rank holds whole. The function sets the values of a
-  // parameter that has memory only during the call; it runs on the rank whose values count. Other parameters without
-  // memory begin as zeros.
+  Communicator sharers = {};           // the ranks along axis dp_shard, among which data are divided
+  std::filesystem::path offload = {};  // the directory for data that the layout places on a disk
+  // Sets the initial values of a parameter without memory (nn/without_memory.h) that no rank holds whole. `parameter`
+  // has memory only during the call. The function runs on the rank whose values all ranks take. Other parameters
+  // without memory begin as zeros.
   std::function<void(const at::Tensor& parameter)> fill = {};
 };
 
 class FlatParameters {
  public:
-  // Shards nothing: one range for each type.
+  // Divides nothing among ranks: one range for each element type. Communicator `memory` allocates the buffers.
   // Equation: ranges()[d].values[offset_i ..] = parameter_i, in the given order, parameters of equal type together.
   // Cost: one copy of the parameters; the buffer for gradients takes no memory until it is written.
   // Throws InvalidArgument naming the parameter: not floating point, not on the CPU, sparse, or sharing memory with
   // another one (tie parameters by registering the same tensor twice).
   FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory);
-  // Makes the ranges of the layout at these coordinates. parameters[i] is tensor i of the layout's model; parameters
-  // that the layout does not pack do not change. Collective over the sharers. Also throws BackendError if the layout
-  // needs common memory and the sharers have none.
+  // Makes the ranges that the layout gives the rank at coordinates `at`. parameters[i] is tensor i of the layout's
+  // model; parameters that the layout does not pack do not change. Collective over the sharers. Also throws
+  // BackendError if the layout needs common memory and the sharers have none.
   FlatParameters(const std::vector<NamedParameter>& parameters, const layout::Layout& layout,
                  const layout::Coordinates& at, FlatOptions options);
 

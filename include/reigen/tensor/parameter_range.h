@@ -12,10 +12,10 @@
 // copies gradients of the last kind into the twin. Where backward makes gradients in spare blocks (rows()), the twin is
 // no longer one flat buffer: gradient_slot() gives the place of each gradient.
 //
-// Ranks may shard a range (data_parallel's Shard): each rank changes only elements [begin(), end()) of the values, and
-// has optimizer states only for these. sharing() says where the other ranks' values are (range_values.h). Averaged
-// gradients may be sharded in the same way: each rank gets the mean of its share (share()), or computes it from the
-// memory in which all ranks' gradients lie (rows()).
+// A range may be divided among ranks (data_parallel's Shard): each rank changes only elements [begin(), end()) of the
+// values, and has optimizer states only for these. sharing() says where the other ranks' values are (range_values.h).
+// Averaged gradients may be sharded in the same way: each rank gets the mean of its share (share()), or computes it
+// from the memory in which all ranks' gradients lie (rows()).
 //
 // A range is a handle: copies refer to the same memory. It keeps the memory and the parameters alive.
 // Thread rule: as for a tensor, one thread at a time.
@@ -78,6 +78,7 @@ class ParameterRange {
   // The part of a segment that lies within [begin(), end()); it may be empty.
   layout::Part part_of(const Segment& segment) const;
 
+  // Whether ranks shard the range, and whether its values are in memory that all ranks share.
   bool is_divided() const { return sharing().shares().has_value(); }
   bool is_common() const { return sharing().is_common(); }
   // Which ranks shard the range, and how each rank sees the other ranks' changes.
@@ -87,20 +88,22 @@ class ParameterRange {
   // it.
   void note_change() const { sharing().note_change(); }
 
-  // How gradients are averaged if ranks shard the mean: then one of these two is set. Otherwise both are null.
+  // If each rank gets only its share of the averaged gradients, one of these two is set. rows(): the rank computes its
+  // share from memory in which all ranks' gradients lie. share(): the ranks send each other gradients. Otherwise both
+  // are null.
   const std::shared_ptr<GradientRows>& rows() const { return memory_->rows; }
   const std::shared_ptr<GradientShare>& share() const { return memory_->share; }
   bool divides_averages() const { return rows() != nullptr || share() != nullptr; }
 
-  // Zeros in the layout of `values`, for optimizer states. If ranks shard states, each rank uses only own_part(). If
-  // the values are in memory that all ranks share, the twin is too, and the call is collective; otherwise only
-  // own_part() takes memory.
+  // Zeros in the layout of `values`, for optimizer states. If the range is divided among ranks, each rank uses only
+  // own_part() of the result. If the values are in memory that all ranks share, the twin is too, and the call is
+  // collective; otherwise only own_part() takes memory.
   at::Tensor make_twin(at::ScalarType type) const;
   MemoryResource& resource() const { return *memory_->resource; }
 
   // True if the segment has a gradient.
   bool is_active(std::size_t segment) const;
-  // The buffer that the slots are views of.
+  // The buffer of which gradient_slot() returns views.
   const at::Tensor& gradient_flat() const;
   // True if the segment has a gradient that lies in its slot.
   bool is_in_place(std::size_t segment) const;
@@ -112,9 +115,9 @@ class ParameterRange {
   // gradients, and gradients with a graph (the graph is lost). Throws InvalidArgument when the gradient's shape is not
   // the parameter's.
   void gather_gradient(std::size_t segment) const;
-  // The same for a gradient that a backward has just made. If the gradient lies in a spare block, it is not copied: the
-  // block becomes the slot. After it, the ranks must exchange the places of their gradients before the next step
-  // (GradientRows).
+  // As gather_gradient(), for a gradient that a backward has just made. If the gradient lies in a spare block, it is
+  // not copied: the block becomes the slot. After it, the ranks must exchange the places of their gradients before the
+  // next step (GradientRows).
   void take_gradient(std::size_t segment) const;
   void gather_gradients() const;  // of all active segments
 

@@ -1,10 +1,11 @@
-// How ranks that shard a range of parameters see each other's values. Each rank changes only its own share:
+// Says how the ranks among which a range of parameters is divided see each other's values. Each rank changes only its
+// own share:
 //
-//              where the values are       what publish() does after a change of the own share
-//   own        here; not sharded          nothing
+//   kind       where the values are       what publish() does after a change of the own share
+//   own        on this rank; not sharded  nothing
 //   common     in memory of all ranks     nothing: all ranks see it after meet()
-//   exchanged  here, whole                sends the share to all: (P-1)/P of the values are sent and received
-//   gathered   here, only the share       drops gathered copies, which have the old values
+//   exchanged  on this rank, whole        sends the share to all: (P-1)/P of the values are sent and received
+//   gathered   on this rank: its share    drops gathered copies, which have the old values
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -49,7 +50,8 @@ class RangeValues {
   // The copy of all values that has memory only while it is gathered (transient_flat.h); null: there is no such copy.
   virtual TransientFlat* whole() const { return nullptr; }
 
-  // Common values: waits until every rank has called it. Other values: does nothing. Throws as a barrier does.
+  // Common values: waits until every rank has called it. Other values: does nothing. Throws as a barrier does. The
+  // argument, here and in publish(), is the tag of the calls that the function makes: their errors contain it.
   virtual void meet(const char*) {}
   // Lets the other ranks see a change of this rank's share, as the table above says. Collective.
   virtual void publish(const char*) {}

@@ -40,8 +40,8 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
 // The same, but for weights that are gathered unit by unit the result contains this rank's share.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
 
-// The file is written whole or not at all; the same tensors give the same bytes. Throws InvalidArgument (an element
-// type that the format does not have) and IoError.
+// The file is written whole or not at all; the same tensors give the same bytes. Throws InvalidArgument for an element
+// type that the format does not have, and IoError.
 format::FileHash write_tensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 
@@ -50,7 +50,7 @@ format::FileHash write_tensors(const std::filesystem::path& path, const std::vec
 std::vector<NamedTensor> read_tensors(const std::filesystem::path& path);
 
 // Reads into tensors[i], in place, the file's tensor of the same name. Throws DataError naming the first tensor that is
-// missing, unknown or of another shape or type; nothing is changed then.
+// missing, unknown or of another shape or type; in these cases nothing changes.
 void read_tensors_into(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
 
 }  // namespace reigen::tensor

@@ -1,6 +1,6 @@
 // The text task: each byte is a token, and the decoder of models/gpt.h learns to predict the next token. The loss is
-// the cross entropy over all targets except data::kIgnoredToken. The score counts tokens as its samples. Thread rule:
-// as Task.
+// the cross entropy over all targets except data::kIgnoredToken. The score counts tokens, not texts, as its samples.
+// Thread rule: as for Task.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -27,8 +27,8 @@ struct StepMetrics {
   double step_ms = 0;        // rank 0's time from the request for the batch to the end of the optimizer
   double data_ms = 0;        // waiting for the batch
   double forward_ms = 0;
-  double backward_ms = 0;  // time in comm_exposed_ms is not included
-  double comm_exposed_ms = 0;
+  double backward_ms = 0;      // without comm_exposed_ms
+  double comm_exposed_ms = 0;  // waiting for communication
   double optimizer_ms = 0;
   std::optional<double> grad_norm = {};  // norm of all gradients, before clipping
   bool skipped = false;                  // no weight changed: a value was not finite, or the batch was left out

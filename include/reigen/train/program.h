@@ -36,8 +36,8 @@ struct Recipe {
   std::function<std::unique_ptr<Task>(const Config& config, bool without_memory)> make = {};
 };
 
-// Runs the whole program: reads the command line, becomes a rank or starts the ranks, trains, and returns an exit
-// code of base/error.h (75: stopped on request; the run can be resumed). Prints every error once for the whole job
+// Runs the whole program: reads the command line, becomes a rank or starts the ranks, trains, and returns an exit code
+// of base/error.h (exit code 75: stopped on request; the run can be resumed). Prints every error once for the whole job
 // and throws nothing.
 int run(int argc, char** argv, const Recipe& recipe);
 

@@ -37,12 +37,12 @@ struct StopOptions {
   bool tells = false;
 };
 
-// From now on each of these signals requests a stop. A second SIGINT more than half a second after the first SIGINT
+// From now on each of options.signals requests a stop. A second SIGINT more than half a second after the first SIGINT
 // ends the process as if no handler had been installed, because the user does not want to wait. The other signals may
-// come any number of times, because schedulers send a warning and then TERM, and some send them twice. SIGPIPE is
-// ignored, so the process continues when the reader of its output is gone. After a SIGHUP, output to the terminal that
-// hung up is discarded. A second call of this function replaces the handlers of the first. Throws InvalidArgument for a
-// signal that cannot be caught.
+// come any number of times, because schedulers send a warning signal and then SIGTERM, and some schedulers send them
+// twice. SIGPIPE is ignored, so the process continues when the reader of its output is gone. After a SIGHUP, output to
+// the terminal that hung up is discarded. A second call of this function replaces the handlers of the first. Throws
+// InvalidArgument for a signal that cannot be caught.
 void install_stop_handlers(const StopOptions& options = {});
 
 // Whether a stop was requested from this process. Costs nanoseconds.

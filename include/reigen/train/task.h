@@ -65,8 +65,9 @@ class Task {
   // A name for the samples of training_data(); a run's first line prints it after their number: "20000 drawn digits".
   virtual std::string kind_of_samples() const { return "samples"; }
 
-  // The mean loss over the batch's terms (Dataset::terms), on which the trainer calls backward(). A task overrides
-  // loss(), or loss_of() if its samples have several tensors. The trainer calls loss_of().
+  // The mean loss over the terms of the batch (samples, or valid tokens of texts: Dataset::terms), on which the trainer
+  // calls backward(). A task overrides loss(), or loss_of() if its samples have several tensors. The trainer calls
+  // loss_of().
   virtual at::Tensor loss(const at::Tensor& input, const at::Tensor& target);
   virtual at::Tensor loss_of(const data::Samples& samples) { return loss(samples.input, samples.target); }
 

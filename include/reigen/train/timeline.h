@@ -14,8 +14,8 @@
 // its bytes.
 //
 // Times come from the machine's clock. If a rank is on another machine than rank 0 (its kernel has another boot id),
-// its times are corrected by the difference of the two clocks. The difference is measured by 32 round trips, and the
-// shortest counts; the error is at most half of this round trip.
+// its times are corrected by the difference of the two clocks. The difference is measured by 32 round trips, of which
+// the shortest counts; the error is at most half of the shortest round trip.
 //
 // Trace Event Format, complete events: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 // Thread rule: one thread at a time.
@@ -58,7 +58,7 @@ class Timeline {
   void add(std::string name, std::int64_t begin, std::int64_t end);
 
   // Adds the calls that ended since the last call of this function (as far as they are among the communicator's last
-  // 1,024 calls), and the waits for these buckets.
+  // 1,024 calls), and the waits for `buckets` (DataParallelBase::last_buckets()).
   void add_communication(const std::vector<parallel::BucketTimes>& buckets = {});
 
   // One entry for each bucket of this rank, in the order in which the buckets are sent. The values are means over the
@@ -74,8 +74,8 @@ class Timeline {
   // Returns the events of all ranks as one JSON text on rank 0, and an empty text on the other ranks. Collective and
   // blocking.
   std::string to_json();
-  // Writes that text to a file on rank 0. Collective and blocking. Throws IoError on every rank if the file cannot be
-  // written.
+  // Writes the text of to_json() to a file on rank 0. Collective and blocking. Throws IoError on every rank if the file
+  // cannot be written.
   void write(const std::filesystem::path& path);
 
  private:

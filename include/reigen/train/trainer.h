@@ -5,10 +5,10 @@
 // The loss of a step is the mean over the global batch: sum over ranks of loss_r · n_r / sum of n_r, added in fp64
 // and in rank order. n_r is the number of terms of the rank's samples (Dataset::terms): samples, or the valid tokens
 // of texts. The ranks add up the losses after backward, in the small all_reduce that also carries the requests to stop.
-// This comes before the optimizer runs, so a loss that is not finite changes no weight. (If a strategy lets each rank
-// step with its own gradients, the ranks add up the losses of up to 16 steps at once.) Seed, options and number of
-// ranks determine a run bit for bit, also if it is resumed from a checkpoint. Thread rule: one thread for each rank;
-// ranks may be threads of one process.
+// This all_reduce comes before the optimizer runs, so a loss that is not finite changes no weight. (If a strategy lets
+// each rank step with its own gradients, the ranks add up the losses of up to 16 steps at once.) Seed, options and
+// number of ranks determine a run bit for bit, also if it is resumed from a checkpoint. Thread rule: one thread for
+// each rank; ranks may be threads of one process.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct TrainerOptions {
 
 struct FitResult {
   std::int64_t steps = 0;     // steps of the whole run, including those before a resume
-  bool stopped = false;       // stopped on request: the program should exit with 75
+  bool stopped = false;       // stopped on request: the program should return exit code 75
   bool already_done = false;  // the checkpoint is from a finished run
   std::filesystem::path directory = {};
   Scores test = {};          // scores after the last step; empty when stopped
@@ -49,9 +49,10 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Trains to the end of train.epochs or train.max_steps, whichever comes first. Starts from the checkpoint that
-  // run.resume names. Call it once per Trainer. Throws, with the same exit code on every rank: IoError and DataError
-  // for inputs and outputs (66, 65, 77, 73, 74); InvalidArgument (78) for options that contradict the checkpoint;
-  // Error (80) if the loss or the norm of the gradients is not finite, naming step, ranks and parameters.
+  // run.resume names. Call it once per Trainer. Throws, with the same exit code on every rank: IoError or DataError for
+  // inputs and outputs (exit code 66, 65, 77, 73 or 74); InvalidArgument (exit code 78) for options that contradict the
+  // checkpoint; Error (exit code 80) if the loss or the norm of the gradients is not finite, naming step, ranks and
+  // parameters.
   FitResult fit();
 
   // Collective. The task's score over all its test samples. Each sample is counted once: every rank scores its share.

@@ -17,7 +17,7 @@ std::optional<std::uint64_t> read_number(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
   if (file >> value) return value;
-  return std::nullopt;  // also for "max": no limit
+  return std::nullopt;  // also for the text "max", which means no limit
 }
 
 // The value of `key` in memory.stat, as in "inactive_file 4096": page cache that the kernel drops before it refuses

@@ -82,7 +82,7 @@ int count_cores(const CpuMask& mask, const std::string& root) {
 }
 
 struct Limit {
-  double cores = 0;  // processors of all ranks together
+  double cores = 0;  // number of processors of all ranks together
   std::string text;
 };
 

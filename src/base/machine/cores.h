@@ -51,31 +51,32 @@ Cores find_cores(const std::string& root = {});
 // The share of each of `ranks` processes or threads that this process starts. All of them are bound as this process is.
 CoreShare share_cores(int ranks, const Cores& cores = find_cores());
 
-// Stands for the process of a rank on this machine that this process cannot see, such as one in another container.
+// The process id in `ranks_here` (below) of a rank whose process this process cannot see, for example because it is in
+// another container of this machine.
 inline constexpr pid_t kUnseen = 0;
 
 // The share of a rank of this process. `ranks_here`: the process of each rank on this machine, in the order of the
-// ranks; a process with several ranks is there once for each of them. `rank`: the position of this rank in that list.
+// ranks; a process with several ranks is there once for each of them. `rank`: the rank's position in that list.
 CoreShare share_cores(const std::vector<pid_t>& ranks_here, std::size_t rank, const std::string& root = {});
 
-// The same from given values. `masks`: of all ranks on this machine. `in_quota`: for each quota, the number of ranks in
-// its group. `in_this_process`: the number of ranks in this process.
+// The same share, computed from given values. `masks`: of all ranks on this machine. `in_quota`: for each quota, the
+// number of ranks in its group. `in_this_process`: the number of ranks in this process.
 CoreShare share_cores(const Cores& cores, const std::vector<CpuMask>& masks, const std::vector<int>& in_quota,
                       int in_this_process);
 
-// Whether all threads of this machine's ranks (`ranks` ranks with `threads` threads each) can have a processor of their
-// own. For callers that do not know the processes of the other ranks yet.
+// Whether each thread of this machine's ranks (`ranks` ranks with `threads` threads each) can have its own processor.
+// For callers that do not know the processes of the other ranks yet.
 bool have_cores(int ranks, int threads = 1);
 
-// Whether, by the share of this rank, each of its `threads` threads can have a processor of its own.
+// Whether each of a rank's `threads` threads can have its own processor. `share`: the rank's share.
 bool have_cores(const CoreShare& share, int threads);
 
 // Whether `threads` is a number of threads that libraries take by default: one for each processor that this process is
 // bound to, or for each processor of the machine, or for each core that this process is bound to.
 bool is_default_count(const Cores& cores, int threads, const std::string& root = {});
 
-// The number of threads in OMP_NUM_THREADS, else in MKL_NUM_THREADS; 0 if neither is set. It overrides computed
-// numbers.
+// The number of threads in OMP_NUM_THREADS, else in MKL_NUM_THREADS; 0 if neither is set. This number replaces the one
+// that Reigen would compute.
 int threads_by_environment();
 
 // "2 ranks x 4 threads share 2 processors: each gets a part of the speed"; empty if there are enough processors.

@@ -22,16 +22,16 @@ struct LockAttempt {
 // Takes an exclusive flock() of the open file, without waiting. The lock ends when the descriptor is closed.
 LockAttempt try_lock(int fd);
 
-// A file that a job locks as long as it uses the folder in which the file lies. It contains "pid 123 on host", for the
-// error message of another job that finds it locked. The file is not removed when the job ends.
+// A lock file in a folder. A job holds the file's lock as long as it uses the folder. The file contains "pid 123 on
+// host", for the error message of another job that finds the file locked. The file is not removed when the job ends.
 class LockFile {
  public:
   // Throws IoError if the file cannot be created, or if locking it fails on a file system that has locks.
   explicit LockFile(const std::filesystem::path& path);
 
   LockAttempt::Outcome outcome() const { return attempt_.outcome; }
-  // kHeldByAnother: the holder, or the path of the lock if the holder is not known. kNoLocks: a warning that a second
-  // job is not kept out.
+  // A text for messages. After kHeldByAnother: the holder, or the path of the lock file if the holder is not known.
+  // After kNoLocks: a warning that a second job is not kept out of the folder.
   const std::string& text() const { return text_; }
   bool is_new() const { return is_new_; }     // whether this object created the file
   UniqueFd take() { return std::move(fd_); }  // from now on the lock lives as long as the returned descriptor
@@ -43,12 +43,12 @@ class LockFile {
   bool is_new_ = false;
 };
 
-// Whether the errno of an fsync() means that the file system cannot sync such a file or folder. Such an errno, unlike
-// EIO, does not say that data were lost.
+// Whether the errno of an fsync() means that the file system cannot sync such a file or folder. Such an errno
+// does not mean that data were lost; EIO does.
 bool means_no_sync(int error);
 
-// Calls fsync() for a folder, if its file system can do that and this user may read the folder. Returns 0, or the errno
-// of the failure.
+// Calls fsync() for a folder. Returns 0, or the errno of the failure. Also returns 0 if the folder's file system cannot
+// sync folders, or if this user may not read the folder.
 int sync_folder(const std::filesystem::path& folder);
 
 // The number of bytes that this user may still write in the folder; nothing if the file system does not report it.

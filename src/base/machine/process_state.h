@@ -14,7 +14,7 @@ char state_of(pid_t pid);
 // The parent of a process; 0 if the process is gone.
 pid_t parent_of(pid_t pid);
 
-// Direct children of a process, from /proc/PID/task/*/children; empty when the process is gone.
+// The direct children of a process, from /proc/PID/task/*/children; empty if the process is gone.
 std::vector<pid_t> children_of(pid_t pid);
 
 // The first stopped process (SIGSTOP) among the process itself and its descendants; 0: none is stopped.

@@ -4,7 +4,7 @@
 // "all_reduce:ring,broadcast:ring@>1M,broadcast:tree". The first rule that fits the call and whose algorithm can run
 // wins. SIZE is the size of the whole array in bytes. For an operation on blocks it is the size of all blocks together,
 // whether or not the blocks have the same size.
-// Thread rule: a plain value.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ namespace reigen::comm {
 // family, and ignores rules that name an algorithm of the other family.
 enum class Family : std::uint8_t { kTcp, kSharedMemory };
 
-const char* name_of(Family family);  // the name of its backend
+const char* name_of(Family family);  // "tcp" or "shared_memory": the backend that defines the family
 
 // The operations that rules can name, in the order in which messages list them. An operation on blocks of different
 // sizes (all_gather_v) follows the rules of the same operation on blocks of one size (all_gather).
@@ -38,8 +38,8 @@ std::vector<std::string> algorithm_names(Family family, OperationKind kind);
 // This word in place of rules means the rules that `reigen tune` has found (tuning/tuned.h).
 inline constexpr const char* kTuned = "tuned";
 
-// Throws InvalidArgument, listing the valid names, for an operation or an algorithm that none of the families has
-// (BackendEntry::families).
+// Throws InvalidArgument, listing the valid names, for an operation or an algorithm that none of the families has.
+// `families`: the families of the group's backend (BackendEntry::families).
 void check_algorithms(const std::string& rules, std::span<const Family> families);
 
 // The SIZE of a call, as rules count it. For all_to_all_v it is 0, because no rank knows the whole size.

@@ -33,7 +33,8 @@ enum class OperationKind : std::uint8_t {
 };
 
 const char* name_of(OperationKind kind);
-// The same operation with blocks of one size: kAllGather for kAllGatherV.
+// An operation is uneven if its blocks may have different sizes (kAllGatherV). even_kind() is the same operation with
+// blocks of one size (kAllGather).
 OperationKind even_kind(OperationKind kind);
 inline bool is_uneven(OperationKind kind) { return even_kind(kind) != kind; }
 // Whether only two ranks take part (send, recv); the other ranks of the group do not know of the call.
@@ -59,11 +60,11 @@ struct Call {
   ReduceOp op = ReduceOp::kSum;
   int root = 0;  // in a send or recv: the other rank
   std::string tag = {};
-  Stream after = {};                      // of a device: the call begins after the work that is on it now
+  Stream after = {};                      // a device's stream: the call begins after the work that is on it now
   std::shared_ptr<Before> before = {};    // a mark of that work (Backend::mark), if the host must wait for it
   double factor = 1;                      // for sums: multiplies this rank's input
-  std::vector<std::size_t> counts = {};   // uneven: elements in the block of (all_to_all_v: for) rank q
-  std::vector<std::size_t> arrives = {};  // all_to_all_v: elements that come from rank q
+  std::vector<std::size_t> counts = {};   // uneven: counts[q] is the size of rank q's block, in elements
+  std::vector<std::size_t> arrives = {};  // all_to_all_v: elements from rank q; counts[q]: elements to rank q
 
   std::size_t bytes() const { return count * size_of(type); }
 };
@@ -76,11 +77,12 @@ struct Extent {
 
 Extent extent_of(const Call& call, int rank, int size);
 
-// The number of elements before block `index`.
+// The number of elements before block `index`, if the blocks have the sizes `counts` and lie one after the other.
 std::size_t begin_of(const std::vector<std::size_t>& counts, int index);
 
-// The part of an uneven call's counts that ranks compare. It is empty for a call with blocks of one size. It is also
-// empty for all_to_all_v, in which each pair of ranks compares the counts between the two.
+// A digest of the block sizes of an uneven call, which ranks compare instead of all sizes. It is empty for a call with
+// blocks of one size. It is also empty for all_to_all_v, in which each pair of ranks compares the sizes of the blocks
+// between the two.
 inline constexpr std::size_t kCountsShown = 4;  // counts shown in messages; the others are compared by their hash
 struct CountsDigest {
   std::uint64_t total = 0;

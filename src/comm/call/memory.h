@@ -12,14 +12,14 @@ struct MemoryOfGroup {
   const std::string& name;
   int rank = 0;
   int size = 1;
-  Device device = {};  // whose memory it carries in addition to the host's; the cpu: none
+  Device device = {};  // whose memory the group's calls can use besides the host's; cpu: none
 };
 
 // Whether the call is on the device's memory. The call's buffers decide this. For a call without buffers, its stream
 // decides. Throws InvalidArgument for buffers in both kinds of memory, and for memory or a stream of another device.
 bool is_of_device(const Call& call, const MemoryOfGroup& group);
 
-// Throws InvalidArgument unless the stream is one of the device or of the cpu. `what` names the operation.
+// Throws InvalidArgument unless the stream belongs to the device or to the cpu. `what` names the operation.
 void check_stream(const Stream& stream, const Device& device, const char* what);
 
 }  // namespace reigen::comm

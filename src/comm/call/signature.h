@@ -1,7 +1,7 @@
 // A call as other ranks see it. Ranks compare signatures, name them in messages, hash them and send them through the
 // store. Every backend compares calls by the content of a signature. A backend that keeps calls in a layout of its own
 // makes signatures only when two calls differ.
-// Thread rule: plain values.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace reigen::comm {
 
 struct CallSignature {
-  std::uint64_t count = 0;  // uneven: 0
+  std::uint64_t count = 0;  // elements of one block; 0 if blocks may have different sizes
   CountsDigest counts = {};
   std::int32_t root = 0;
   OperationKind kind = OperationKind::kBarrier;
@@ -36,7 +36,7 @@ std::string describe(const CallSignature& call);
 // The first part that differs: "operation", "counts", "count", "type", "reduction", "root" or "tag"; empty if none
 // does.
 std::string what_differs(const CallSignature& a, const CallSignature& b);
-// Equal for equal calls with equal numbers; almost certainly different otherwise.
+// Equal for equal calls with equal sequence numbers; almost certainly different otherwise.
 std::uint64_t hash_of(const CallSignature& call, std::uint64_t sequence);
 
 // Encodes a signature as one line of text without the newline, and decodes it.

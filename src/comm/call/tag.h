@@ -1,6 +1,6 @@
 // The tag of a call (CallOptions::tag) in a fixed number of bytes. It is a part of pages that ranks share, of headers
 // that are sent before data, and of signatures.
-// Thread rule: a plain value.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <algorithm>

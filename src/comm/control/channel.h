@@ -1,6 +1,7 @@
 // What one rank writes to the store for one group, and what it has read from the store. Only the StoreThread talks to
 // the store: see store_control.h.
-// Thread rule: `mutex` guards the members under "Guarded". Only the thread uses the private members.
+// Thread rule: `mutex` guards the members under "Guarded". Only the StoreThread, here called the thread, uses the
+// private members.
 #pragma once
 
 #include <sys/types.h>
@@ -24,10 +25,10 @@ using Clock = std::chrono::steady_clock;
 struct Channel {
   Channel(const GroupOptions& group, std::function<void()> bell);
 
-  // The thread calls these two. due() returns the time at which it must talk to the store next. talk() talks once.
+  // For the thread: due() returns the time at which the thread must talk to the store next. talk() talks to it once.
   Clock::time_point due();
   void talk();
-  // After this the thread talks once more and then forgets the channel.
+  // After stop() the thread talks to the store once more and then forgets the channel.
   void stop();
   bool is_stopping();
   // Wakes the thread. The caller holds `mutex`.
@@ -44,7 +45,7 @@ struct Channel {
   bool stopping = false;
   RankState own;
   Clock::time_point watch_until;  // this rank waits for other ranks, at least until this time
-  bool urgent = false;            // the calls differ
+  bool urgent = false;            // the ranks made different calls, so the thread must talk often
   Clock::time_point urgent_since;
   std::optional<AbortCause> verdict;  // this rank's error, which is written unless another rank has written one before
   Clock::time_point verdict_since;

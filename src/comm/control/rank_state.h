@@ -1,6 +1,6 @@
 // The state that a rank reports to the other ranks through the store while any rank waits: a sign of life, and its last
 // calls.
-// Thread rule: plain values.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,11 @@ std::string encode(const RankState& state);
 RankState decode_state(const std::string& text);
 
 // Two ranks made different calls under one sequence number. `cause` is the error that all ranks throw; it names both
-// calls. If there are several mismatches, this one is for the lowest sequence number, and for the lowest ranks that
-// differ there.
+// calls. If there are several mismatches, find_mismatch() returns the one with the lowest sequence number. It compares
+// the lowest rank that is known to have made that call with the lowest rank whose call differs.
 struct Mismatch {
   AbortCause cause;
-  int compared_with = 0;  // the lowest rank that is known to have made the call
+  int compared_with = 0;  // the first of the two ranks: the lowest rank that is known to have made the call
 };
 std::optional<Mismatch> find_mismatch(const std::vector<RankState>& states, const std::string& group);
 

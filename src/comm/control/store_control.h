@@ -1,13 +1,13 @@
 // The store as control channel, for backends that move data but cannot say which rank called what, which ranks are
 // alive and why a group ended (MPI, NCCL).
 //
-// It costs next to nothing while calls complete. A thread (store_thread.h) checks in the store twice a second whether a
-// rank calls for attention. Only a rank that waits calls for attention. Every rank then writes its state (a heartbeat
-// and its last calls), and the rank that waits compares the states. The first error found is written once, and every
-// rank throws that error.
+// The control channel costs next to nothing while calls complete. A thread (store_thread.h) reads a counter in the
+// store twice a second. A rank that waits adds 1 to this counter: it calls for attention. Every rank then writes its
+// state (a heartbeat and its last calls), and the rank that waits compares the states. The first error found is written
+// once, and every rank throws that error.
 //
 // Thread rule: every function may be called from any thread. Only join() and agree() wait for the store. The other
-// functions must not, because the stopped process may be the one that serves the store.
+// functions must not wait for it, because the process that serves the store may be stopped.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ class StoreThread;
 
 // Who checks that the ranks for which a call waits are alive.
 enum class Watch {
-  kHere,         // this control
-  kInTheEngine,  // the backend: it knows which ranks the call still needs. A rank that has done its part may end
+  kHere,         // the StoreControl
+  kInTheEngine,  // the backend: it knows which ranks have done their part of a call. Such a rank may end
 };
 
 class StoreControl {
@@ -59,7 +59,8 @@ class StoreControl {
   // Throws the error with which another rank ended the group, if this rank knows it. A rank learns of it within half
   // a second, whether it waits or not.
   void throw_if_ended();
-  // Called when the backend has seen that the calls differ: check() will soon throw an error that names them.
+  // Called when the backend has seen that the calls differ: check() will soon throw an error that names two calls that
+  // differ.
   void look_for_mismatch();
 
   void leave();
@@ -68,7 +69,7 @@ class StoreControl {
   // "rank 2 (host a, pid 17)".
   std::string describe_peer(int rank) const;
   const std::string& group() const;
-  // This rank's part of the processors of its host, among the ranks of the group there.
+  // This rank's part of the processors of its host. All ranks of the group on the host divide its processors.
   base::CoreShare core_share() const;
 
  private:

@@ -156,7 +156,7 @@ void Forming::throw_if_ended() {
 void Forming::end_for_all(const Error& error) {
   const std::string own = base::encode(base::record_of(error));
   const std::string verdict = store_->compare_and_set("complete", std::nullopt, own);
-  base::raise(base::decode_error(verdict.empty() ? own : verdict));  // empty: all ranks had completed the group before
+  base::raise(base::decode_error(verdict.empty() ? own : verdict));  // empty: the group was complete before this error
 }
 
 }  // namespace reigen::comm

@@ -30,11 +30,11 @@ class Forming {
   store::Store& store() { return *store_; }
   const Deadline& deadline() const { return deadline_; }
 
-  // Enters this rank. Throws InvalidArgument if another process has entered with the same rank number.
+  // Registers this rank in the store. Throws InvalidArgument if another process has registered with the same number.
   void enter();
-  // Waits for `key` and returns its value. Ranks that have not set sign/RANK count as missing. Throws Timeout naming
-  // the missing ranks, PeerLost for a missing rank that is known to be stopped, or the error with which another rank
-  // ended the forming.
+  // Waits for `key` and returns its value. Each rank sets the key "sign/RANK" before, with the word `sign` and its own
+  // number. A rank whose key is not set counts as missing. Throws Timeout naming the missing ranks, PeerLost for a
+  // missing rank that is known to be stopped, or the error with which another rank ended the forming.
   std::string wait_for(const std::string& key, const std::string& sign);
   // Returns on every rank: result[q] = the `own` of rank q. `what` names the exchange. Each rank sends the store a
   // fixed number of messages, however many ranks there are. Throws as wait_for().
@@ -53,7 +53,7 @@ class Forming {
 
  private:
   void throw_if_ended();
-  // is_of_all: the last rank that sets sign/RANK also sets `key`.
+  // `is_of_all`: the last rank that sets "sign/RANK" also sets `key`.
   std::string wait(const std::string& key, const std::string& sign, bool is_of_all);
   std::vector<std::string> keys_of(const std::string& what) const;
   std::vector<int> missing_of(const std::string& sign);

@@ -22,9 +22,11 @@ struct PeerProcess {
 std::uint64_t process_namespace();
 // This process as one line of text for other ranks: host, pid, the namespace of the pid, and the machine.
 std::string place_of_this_process();
+// The process that `place` describes, a line that place_of_this_process() returned on that process's rank.
 PeerProcess process_at(const std::string& place);
 
-// Returns false also if the answer is not known: for ranks of this process, of other containers and of other machines.
+// Whether the process is known to have died. False for this process, and for processes that this process cannot see: in
+// other containers and on other machines.
 bool has_died(const PeerProcess& process);
 
 }  // namespace reigen::comm

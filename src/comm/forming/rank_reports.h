@@ -14,7 +14,8 @@ namespace reigen::comm {
 // "rank 2 (host a, pid 17)".
 std::string describe_rank(int rank, const std::string& host, long pid);
 
-// `how` says that `who` died, left the group or is silent. The other ranks wait for `what`.
+// A rank is lost. `who` names it, as describe_rank() does. `how` says that it died, left the group or is silent.
+// `last_call` describes its last call. `what` describes the call in which the other ranks wait for it.
 Report lost_rank(const std::string& who, const std::string& how, const std::string& group, const std::string& last_call,
                  const std::string& what);
 // The text for `how` of lost_rank() if the rank has been silent for `silence`.
@@ -24,7 +25,8 @@ std::string silent_for(std::chrono::nanoseconds silence);
 // first of them.
 Report absent_ranks(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
                     const std::string& last_call);
-// Logs a warning of such a wait before the wait has been too long.
+// Logs a warning that the call `what` waits for the ranks `absent`, before the wait reaches `timeout`. `who` names the
+// first of these ranks.
 void warn_of_absent(const std::string& what, std::chrono::nanoseconds waited, const std::vector<int>& absent,
                     const std::string& who, const std::string& last_call, std::chrono::nanoseconds timeout);
 
@@ -32,9 +34,10 @@ void warn_of_absent(const std::string& what, std::chrono::nanoseconds waited, co
 std::string died_while_forming(const std::string& who, const GroupOptions& options);
 Report joined_twice(const GroupOptions& options);
 Report incomplete_group(const GroupOptions& options, const std::vector<int>& missing);
-// Throws BackendError (exit code kJobMismatch) if `rank` uses another version of the protocol that `what` names.
+// Throws BackendError (exit code kJobMismatch) unless `version`, the version of `rank`, is `expected`. `what` names the
+// protocol.
 void check_same_version(const std::string& what, int rank, std::uint32_t version, std::uint32_t expected);
-// Throws InvalidArgument if `rank` was started with another number of ranks.
+// Throws InvalidArgument unless `ranks`, the group size with which `rank` was started, is this rank's group size.
 void check_same_size(const GroupOptions& options, int rank, int ranks);
 
 }  // namespace reigen::comm

@@ -44,7 +44,8 @@ class RoundStore final : public store::Store {
                               const std::string& desired) override;
   bool erase(const std::string& key) override;
 
-  // Collective. No function may be called afterwards, except failure(), which has the error if the group ended.
+  // Collective: every rank of the group must call it. No function may be called afterwards, except failure(), which has
+  // the error if the group ended.
   void end();
   // The error that ended the group in a round, with rank numbers of that group; null if there was none.
   std::exception_ptr failure() const { return failure_; }
@@ -72,8 +73,8 @@ class RoundStore final : public store::Store {
 
   std::optional<Communicator> group_;  // none after end()
   store::Table table_;
-  std::vector<Operation> untold_;
-  Answer answer_;  // the answer to this rank's last operation
+  std::vector<Operation> untold_;  // operations that this rank has not sent yet
+  Answer answer_;                  // the answer to this rank's last operation
   bool has_ended_ = false;
   bool all_have_ended_ = false;
   bool was_quiet_ = false;  // no rank sent an operation in the last round

@@ -28,7 +28,8 @@
 
 namespace reigen::comm::hierarchical {
 
-// Collectives of a group that may be in flight at the same time. Call n uses lane n mod kLanes.
+// The number of collectives of a group that may be in flight at the same time. Each of them has a lane, which means
+// that it has its own part `inside`. Collective number n uses lane n mod kLanes.
 inline constexpr std::size_t kLanes = 2;
 inline std::size_t lane_of(std::uint64_t sequence) { return sequence % kLanes; }
 
@@ -63,7 +64,8 @@ struct Group {
     return level == Level::kInside ? inside[lane] : level == Level::kBetween ? between : everybody;
   }
   std::vector<const Part*> parts() const;
-  // Scratch memory of at least `bytes` bytes. Each area is kept for later calls of the lane.
+  // Scratch memory of at least `bytes` bytes. `area`: a number below kScratchAreas. Each area is kept for later calls
+  // of the lane.
   std::byte* scratch(std::size_t lane, int area, std::size_t bytes);
   // Runs `action`, which works on a part, and rethrows its errors with the rank numbers of the whole group. `what`
   // describes the call.
@@ -77,10 +79,11 @@ struct Group {
   const Layout layout;
   InFlight in_flight;
   control::StoreControl control;
-  Part inside[kLanes];  // a call uses one of them before and after the network, and the next call comes in between
+  Part inside[kLanes];  // by lane: while a call uses the network, the next call uses the other part
   Part everybody;
   Part between;  // split from `everybody`
-  // The collective whose calls come next in the parts over the network, where all ranks keep the order of the calls.
+  // The number of the collective whose calls come next in the parts over the network. All ranks make these calls in the
+  // order of the collectives.
   std::uint64_t network_turn = 0;
   const Part* waits_in[kLanes] = {};  // the part in which the collective of the lane waits, or null
   // The number of the next message, by kind (send or recv) and by the other rank. Only the calling thread uses it.

@@ -93,7 +93,7 @@ class HierarchicalBackend : public Backend {
   }
   base::CoreShare core_share() const override { return group_.everybody.backend->core_share(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
-    // In the part of the first collective in flight, because the others complete after it.
+    // Sleep in the part of the first collective in flight, because the others complete after it.
     const Part* first = group_.waits_in[lane_of(group_.in_flight.completed())];
     bool several = false;
     for (const Part* part : group_.parts()) {

@@ -33,7 +33,7 @@ struct Probe {
   SegmentAddress address;
   std::uint64_t word = 0;
   int ranks = 0;      // size of the group with which the rank was started
-  std::string place;  // of its process (peer_process.h)
+  std::string place;  // of the rank's process (peer_process.h)
   std::string machine_id;
 };
 

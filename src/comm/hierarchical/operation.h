@@ -3,11 +3,11 @@
 // kLanes collectives run at the same time, each with its own part inside the machine. While one waits for the network,
 // the next one adds inside the machine and begins to send. Over the network all ranks must make the calls of a part in
 // one order, which is the order of the group's calls: a collective begins there when it has the turn, and passes the
-// turn on after its last call over the network has begun. Collectives complete in their order, and only the first
-// one in flight throws: the cause may be an earlier one that another rank has not completed.
+// turn on after its last call over the network has begun. Collectives complete in their order. Only the first
+// collective in flight throws its error. The error of a later one may come from an earlier one that another rank has
+// not completed.
 //
-// A message is a message of the part `inside` if both ranks are on one machine,
-// else of `everybody`.
+// A send or recv runs in the part `inside` if both ranks are on one machine, else in the part `everybody`.
 #pragma once
 
 #include <exception>
@@ -49,7 +49,7 @@ class Collective : public CheckedOperation {
   std::vector<Stage> stages_;
   std::size_t stage_ = 0;
   std::unique_ptr<Operation> running_;  // the operation of the current stage
-  std::string taken_;                   // algorithms of the completed stages
+  std::string taken_;                   // the algorithms that the completed stages used
   bool posted_ = false;                 // running_ is visible to the other ranks
   bool has_begun_ = false;              // running_ has let later calls go on
   std::exception_ptr error_;            // what a stage threw before this collective became the first in flight
@@ -76,7 +76,7 @@ class Message : public CheckedOperation {
   const Call& call_;
   const std::uint64_t number_;  // its number among the sends to, or the recvs from, the other rank
   Part& part_;
-  Call of_part_;  // the call as the part makes it
+  Call of_part_;  // the call with the other rank's number in the part
   std::unique_ptr<Operation> operation_;
 };
 

@@ -1,7 +1,7 @@
 // Turns a call of a hierarchical group into calls of smaller groups, which run one after the other: inside a machine,
-// or between the machines (Level). A machine has L ranks; there are M machines; the call has N bytes. The first C
-// ranks of every machine, the carriers, each carry a slice between the machines. C is the smallest L of any machine,
-// but 1 for calls of up to kOneCarrierBytes.
+// or between the machines (Level). A machine has L ranks; there are M machines. The call has N bytes (all_gather: the
+// block of a rank has N bytes). The first C ranks of every machine, the carriers, each carry a slice between the
+// machines. C is the smallest L of any machine, but 1 for calls of up to kOneCarrierBytes.
 //
 //   all_reduce      inside: reduce_scatter to the carriers; between: all_reduce of a slice; inside: all_gather. A
 //                   machine sends and receives 2·N·(M-1)/M bytes, over C connections at once
@@ -43,7 +43,7 @@ struct Stage {
 
 inline constexpr std::size_t kOneCarrierBytes = std::size_t{16} << 10;
 
-// Gives memory for intermediate results, by the number of an area. It lasts until the plan has run.
+// Gives memory for intermediate results. `area`: a number below kScratchAreas. The memory lasts until the plan has run.
 using Scratch = std::function<std::byte*(int area, std::size_t bytes)>;
 inline constexpr int kScratchAreas = 3;
 

@@ -1,4 +1,5 @@
-// MPI's counts are ints. A Block turns any number of bytes into a datatype and a count of it that fits into an int.
+// MPI's counts are ints. A Block describes any number of bytes by a datatype and a number of elements of this type that
+// fits into an int.
 // Thread rule: one owner.
 #pragma once
 

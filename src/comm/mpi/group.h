@@ -19,16 +19,18 @@ struct Span {
   std::size_t bytes = 0;
 };
 
+// Whether the two spans have a byte in common.
 bool meet(const Span& a, const Span& b);
 
 struct Group {
   int rank = 0;
   int size = 1;
-  MPI_Comm data = MPI_COMM_NULL;
-  MPI_Comm compare = MPI_COMM_NULL;
+  MPI_Comm data = MPI_COMM_NULL;     // for the data of the collectives
+  MPI_Comm compare = MPI_COMM_NULL;  // for the hashes of the calls (collectives.h)
   std::shared_ptr<Arena> arena = {};
   std::unique_ptr<control::StoreControl> control = {};
   std::uint64_t completed = 0;  // number of operations that are complete on this rank
+  // A collective whose data are in flight, and the memory that it uses.
   struct Moving {
     std::uint64_t sequence;
     Span input;

@@ -1,6 +1,7 @@
 // Opens the lanes of a group and gives their transfers to NCCL, on a thread of its own. So a short send can complete
-// before the receiver is there, and the driver thread never waits for the store.
-// Thread rule: as each member says, in the words of lane.h. The courier's thread runs from the first lane on.
+// before the receiver is there, and the driver thread never waits for the store. A lane carries the messages from one
+// rank to another (lane.h).
+// Thread rule: as each member says; lane.h defines "Caller" and "Driver". The first lane starts the courier's thread.
 #pragma once
 
 #include <functional>

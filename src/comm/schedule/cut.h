@@ -34,7 +34,7 @@ Range piece(const Range& range, std::size_t index, std::size_t pieces);
 // The elements of the largest piece.
 std::size_t piece_count(std::size_t count, std::size_t pieces);
 
-// Appends a transfer if it moves anything.
+// Appends a transfer if its range is not empty. `after`: see Transfer.
 void add(std::vector<Transfer>& transfers, int peer, const Range& range, std::size_t after = 0);
 
 // Appends a step if it does anything.

@@ -7,10 +7,12 @@ namespace reigen::comm::schedule {
 
 namespace {
 
-constexpr std::size_t kLag = 4;  // sums are sent this many pieces later: both sides' pieces fill a connection's buffers
+// A sum is sent this many steps after it is ready. The pieces that both sides send in these steps fill the buffers of a
+// connection.
+constexpr std::size_t kLag = 4;
 
 // Adds to `step`: send piece k of every other rank's block to its owner; receive piece k of this rank's block from
-// every other rank; add these in rank order into `result`.
+// every other rank; add the pieces k of this rank's block in rank order into `result`.
 void exchange_piece(const Problem& p, const Blocks& blocks, std::size_t k, const Range& result, Step& step) {
   const std::size_t slot_count = piece_count(blocks.count(p.rank), p.segments);
   const Range own = piece(blocks.at(Buffer::kInput, p.rank), k, p.segments);
@@ -39,7 +41,7 @@ std::size_t scratch_of(const Problem& p, const Blocks& blocks) {
 }  // namespace
 
 // The schedule may be eager even in place: an input is overwritten only by the sum that contains it, so its receiver
-// already has it. A sum is sent kLag pieces after it is ready, so that inputs, which wait for nothing, can be sent
+// already has it. A sum is sent kLag steps after it is ready, so that inputs, which wait for nothing, can be sent
 // before it.
 Schedule direct_all_reduce(const Problem& p) {
   const Blocks blocks(p.counts);

@@ -4,7 +4,7 @@
 // runs, and then the next step begins. A transfer of zero elements is left out on both sides. Messages between two
 // ranks have no names: the n-th range that one rank sends to another is the n-th that the other receives from it. So
 // the schedules of all ranks must fit together; tests/comm/schedule_test.cc runs them against each other. A step never
-// writes a range that it sends. Thread rule: values.
+// writes a range that it sends. Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <cstddef>
@@ -61,8 +61,9 @@ struct Problem {
   int rank = 0;
   int size = 1;
   int root = 0;
-  // Elements of every rank's block, in rank order, without gaps. For all_reduce, broadcast and reduce: the parts into
-  // which the array is cut, one for each rank (even_cut). For all_to_all: what this rank sends to each rank.
+  // counts[q]: the size of rank q's block, in elements. The blocks lie in rank order without gaps. all_reduce,
+  // broadcast and reduce: the array is cut into one block for each rank (even_cut). all_to_all: what this rank sends to
+  // rank q.
   std::vector<std::size_t> counts;
   std::vector<std::size_t> received = {};  // all_to_all: what this rank gets from each rank
   std::size_t segments = 1;                // long data are cut into this many pieces, sent one after the other
@@ -79,6 +80,7 @@ struct Memory {
   std::byte* write(const Range& range) const;
 };
 
+// Runs the local work. `ranks`: the number by which an average divides the sum.
 void run(const Local& local, const Memory& memory, DataType type, ReduceOp op, int ranks);
 
 }  // namespace reigen::comm::schedule

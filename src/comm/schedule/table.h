@@ -17,15 +17,15 @@ struct Algorithm {
   enum class Cuts { kNothing, kBlock, kWhole } cuts = Cuts::kNothing;
 };
 
-// The algorithms of an operation. The first is the usual algorithm, except at sizes for which usual() chooses another.
-// An operation with uneven blocks has the algorithms of the operation with even blocks.
+// The algorithms of an operation. The first one is the default, except at sizes for which usual() chooses another. An
+// operation with uneven blocks has the algorithms of the operation with even blocks.
 const std::vector<Algorithm>& algorithms(OperationKind kind);
 
 // Null when no algorithm has this name.
 const Algorithm* find(OperationKind kind, const std::string& name);
 
-// The usual algorithm for a call of `bytes` bytes in all. The result may change just above the sizes of
-// switch_points().
+// The algorithm that runs if no rule chooses one, for a call of `bytes` bytes in all. The result may change just above
+// the sizes that switch_points() lists.
 const Algorithm& usual(OperationKind kind, std::size_t bytes, int ranks);
 
 const std::vector<std::size_t>& switch_points();
@@ -33,7 +33,8 @@ const std::vector<std::size_t>& switch_points();
 // The Problem of a call.
 Problem problem_of(const Call& call, int rank, int size);
 
-// The smallest number of pieces, at least one, with which no piece has more than `bytes` bytes.
+// The smallest number of pieces, at least one, with which no piece has more than `bytes` bytes. `element`: bytes of one
+// element.
 std::size_t segments_for(const Algorithm& algorithm, const Problem& problem, std::size_t element, std::size_t bytes);
 
 }  // namespace reigen::comm::schedule

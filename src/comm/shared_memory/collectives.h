@@ -154,7 +154,7 @@ class Collective : public CheckedOperation {
   Pipeline& pipeline_;
   const Call& call_;
   const std::uint64_t sequence_;
-  const OperationKind kind_;  // the same operation with blocks of one size
+  const OperationKind kind_;  // the operation with blocks of one size: kAllGather for a kAllGatherV
   const bool uneven_;
   const std::size_t element_;  // bytes
   const Extent extent_;

@@ -45,8 +45,8 @@ class Group {
   // `whole`: the group from which this group is split, or null.
   Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::shared_ptr<Medium> medium,
         const Group* whole = nullptr);
-  // A second lane of `first`, which has the same ranks. Messages about a rank name its last call in either lane. One
-  // thread at a time drives both.
+  // A second lane of `first`: a Group with the same ranks and memory, whose calls may be in flight at the same time as
+  // those of `first`. Error messages about a rank name its last call in either lane. One thread at a time drives both.
   Group(const GroupOptions& options, Group& first);
   ~Group();
   Group(const Group&) = delete;  // other ranks map its page
@@ -87,9 +87,10 @@ class Group {
   void ring_own();
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
 
-  // Throws when a rank that has not met `last` has died or left the group. Throws when a rank that has not met `need`
-  // has stopped, or when the wait for such ranks has lasted too long. Throws also when a rank for which `through` does
-  // not hold has aborted. `what` names the waiting operation.
+  // Checks the ranks for the operation `what`, which waits. `need`: what the operation waits for now. `last`: the last
+  // condition of the operation; a rank that meets it has done its part, and may leave the group or die. Throws when a
+  // rank that does not meet `last` has died or left. Throws when a rank that does not meet `need` has stopped, or when
+  // the wait for such ranks has lasted too long. Throws when a rank for which `through` does not hold has aborted.
   void check(const Need& need, const Need& last, const Through& through, const std::string& what,
              std::chrono::nanoseconds waited);
   // The same checks for one rank, for which the operation `what` waits.
@@ -114,7 +115,7 @@ class Group {
   struct Peer {
     std::shared_ptr<Segment> segment;
     RankPage* page = nullptr;
-    std::shared_ptr<PeerHeap> heap;  // the lanes of a group share it and `pidfd`
+    std::shared_ptr<PeerHeap> heap;  // both lanes of a group share `heap` and `pidfd`
     std::string host;
     pid_t pid = 0;
     std::size_t inline_bytes = 0;
@@ -138,7 +139,7 @@ class Group {
   void open_peer(int rank, const Announced& announced);
   std::string announcement() const;
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
-  std::string last_call(int rank) const;  // the last call of this rank, for messages
+  std::string last_call(int rank) const;  // the last call of `rank`, as text for an error message
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
   [[noreturn]] void throw_silent(int rank, std::chrono::nanoseconds silent, const std::string& what) const;
   bool has_died(int rank) const;
@@ -159,7 +160,8 @@ class Group {
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last logged
 };
 
-// The call in a descriptor, in the form in which ranks compare calls and messages show them.
+// Converts a call in a rank's page into a CallSignature, with which other functions compare calls and describe them in
+// error messages.
 CallSignature signature_of(const Descriptor& descriptor);
 
 }  // namespace reigen::comm::shared_memory

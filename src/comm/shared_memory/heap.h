@@ -21,7 +21,7 @@ namespace reigen::comm::shared_memory {
 
 inline constexpr std::size_t kSegmentsMax = 1024;
 
-// The first bytes of the directory segment: entries below `count` never change.
+// The first bytes of the directory segment. The first `count` entries of `segments` never change.
 struct HeapDirectory {
   std::atomic<std::uint32_t> count{0};
   std::array<SegmentAddress, kSegmentsMax> segments{};
@@ -50,8 +50,9 @@ class Heap : public std::enable_shared_from_this<Heap> {
   std::shared_ptr<void> allocate(std::size_t bytes);
   // The block in which `pointer` lies; the block lives as long as the result. Null for other memory.
   std::shared_ptr<void> hold(const void* pointer) const { return live_->hold(pointer); }
-  // The location of [pointer, pointer + bytes); kNo if any of these bytes is foreign. `group`: the group whose ranks
-  // must reach the memory. Common memory of another group is foreign, unless `group` was split from that group.
+  // The location of [pointer, pointer + bytes); kNo if any of these bytes is in neither this heap nor common memory of
+  // `group`, the group whose ranks must reach the bytes. Common memory of a group from which `group` was split counts
+  // too.
   Location locate(const void* pointer, std::size_t bytes, const std::string& group = {}) const;
   // Adds common memory, which is a segment that all ranks of a group map. The heap knows the segment as long as the
   // result lives.

@@ -24,7 +24,8 @@ class Job {
   virtual ~Job() = default;
   virtual void reduce(const reduce::Pass& pass) = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Closes a part: all work that was asked for until now. is_done() says whether the device has completed that part.
+  // Closes a part of the job: the work that was asked for until now. is_done() says whether the device has completed
+  // the part that was closed last.
   virtual void close_part() = 0;
   virtual bool is_done() = 0;
   // Makes work that is enqueued on the stream from now on wait until this Job is destroyed. The Job is destroyed when
@@ -61,8 +62,8 @@ class Medium {
   // work. Called on the thread that makes the call.
   virtual std::shared_ptr<Before> mark(const Stream& after) = 0;
   virtual std::unique_ptr<Job> begin() = 0;
-  // The time for which a job has waited for the device, namely the job that began to wait last; zero: no job waits. A
-  // device wakes no thread when it is done, so a thread that sleeps must look from time to time.
+  // The time since a job last began to wait for the device; zero: no job waits. A device wakes no thread when it is
+  // done, so a thread that sleeps must look from time to time.
   virtual std::chrono::nanoseconds busy_for() const = 0;
   // Waits until the device has done all that jobs have asked for until now, for at most `limit`. Returns false if the
   // device is not done.

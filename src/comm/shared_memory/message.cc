@@ -10,7 +10,7 @@ namespace reigen::comm::shared_memory {
 
 namespace {
 
-// The place of an inline message in a device's staging buffer: after the chunks.
+// Where the inline message of a slot begins in a device's staging buffer, in bytes. It lies after the chunks.
 std::size_t inline_at(std::size_t slot) { return kMessageChunks * kMessageChunkBytes + slot * kMessageInlineBytes; }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace reigen::comm::shared_memory {
 inline constexpr std::uint32_t kPageVersion = 12;
 inline constexpr std::size_t kRingSlots = 64;   // operations that may be in flight at once; more wait for their turn
 inline constexpr std::size_t kInlineSlots = 8;  // inputs stored next to calls; few enough to remain in the caches
-inline constexpr std::size_t kTinyBytes = 16;   // inputs up to this size lie in the cache line of the call itself
+inline constexpr std::size_t kTinyBytes = 16;   // inputs up to this size lie in the first cache line of the call's slot
 inline constexpr std::size_t kStagingBytes =
     256 * 1024;  // remains in the second-level cache while it is copied and added
 inline constexpr std::size_t kDeviceStagingBytes = std::size_t{8} << 20;  // a meeting costs the time of moving 30 MB
@@ -41,7 +41,7 @@ struct Descriptor {
   std::array<std::byte, kTinyBytes> tiny;
   bool writes_common;  // this rank's output lies in common memory, which other ranks use too
   Tag tag;
-  Location input;   // written by fused and two_shot calls and by every all_gather; else from an earlier call
+  Location input;   // written by fused and two_shot calls and by every all_gather; else the value of an earlier call
   Location output;  // the same
   std::array<std::uint64_t, kCountsShown> counts;
 };
@@ -57,13 +57,14 @@ static_assert(offsetof(Slot, call) + offsetof(Descriptor, tag) < 64, "what tells
 
 enum class RankState : std::uint32_t { kAlive, kLeft, kAborted };
 
+// The counters grow over all calls. A call runs in one or more rounds (collectives.h).
 struct RankPage {
   std::uint32_t version = kPageVersion;
   // Device memory: the location of the staging buffer, written before the page is announced. Host memory uses `staging`
   // below.
   Location staging_at = {};
   alignas(64) std::atomic<std::uint64_t> posted{0};    // operations posted; stored just after the slot's own count
-  std::atomic<std::uint64_t> order{0};                 // the rank's last call: its number among those of all lanes
+  std::atomic<std::uint64_t> order{0};                 // the number of the rank's last call, counted over both lanes
   alignas(64) std::atomic<std::uint64_t> arrived{0};   // rounds whose input this rank has staged
   alignas(64) std::atomic<std::uint64_t> verified{0};  // operations whose descriptors this rank has compared
   std::atomic<std::uint64_t> finished{0};              // rounds in which this rank has done its part
@@ -78,9 +79,10 @@ struct RankPage {
   alignas(4096) std::array<std::byte, kStagingBytes> staging;
 };
 
-// The box in which a rank writes for one other rank. After its page, every rank has one box for every rank. After the
-// boxes lie the inputs that are stored next to calls: kInlineSlots times inline_bytes_for() bytes. Messages from A to B
-// are numbered. A counts the announced messages in its box for B. B counts the taken messages in its box for A.
+// Send and recv: the box in which a rank writes for one other rank (PairBox). After its page, every rank has one box
+// for every rank. After the boxes lie the inputs that are stored next to calls: kInlineSlots times inline_bytes_for()
+// bytes. Messages from A to B are numbered. A counts the announced messages in its box for B. B counts the taken
+// messages in its box for A.
 inline constexpr std::size_t kMessageSlots = 4;                // messages that may be announced and not yet taken
 inline constexpr std::size_t kMessageInlineBytes = 1024;       // messages up to this size lie in the box
 inline constexpr std::size_t kMessageChunkBytes = 128 * 1024;  // a chunk of a staged message

@@ -13,7 +13,7 @@ std::unique_ptr<Backend> make_backend(const GroupOptions& options);
 // A second group of the same ranks, with the same memory. Its calls and those of `first`, which make_backend() or
 // make_child() made, may be in flight at the same time. Messages about a rank name its last call in either group.
 std::unique_ptr<Backend> make_lane(Backend& first, const GroupOptions& options);
-// The same for the memory of a device. The backend has the name of the medium.
+// As make_backend(), for the memory of a device (`medium`). The backend has the name of the medium.
 std::unique_ptr<Backend> make_backend_on(const GroupOptions& options, std::shared_ptr<Medium> medium);
 
 }  // namespace reigen::comm::shared_memory

@@ -38,8 +38,8 @@ bool in_one_machine(const net::Socket& socket);
 class Acceptor {
  public:
   // `secret`: the word that a caller must know. `answer`: the word that this rank sends back. `first`: the lowest rank
-  // that connects to this rank. `size`: one more than the highest such rank. `host`: the only address to listen on;
-  // empty: every address.
+  // that connects to this rank. `size`: one more than the highest such rank. `connections`: the number of connections
+  // from each such rank. `host`: the only address to listen on; empty: every address.
   Acceptor(std::string secret, std::string answer, int first, int size, int connections, const std::string& host = {});
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;  // its thread has its address
@@ -53,6 +53,7 @@ class Acceptor {
   std::vector<net::Socket> take(int rank);
 
  private:
+  // A process that has connected and has not been accepted yet.
   struct Caller {
     net::Socket socket;
     net::FrameReader reader;
@@ -60,8 +61,8 @@ class Acceptor {
   };
 
   void serve();
-  bool greet(Caller& caller);  // false: the caller is accepted, refused or gone
-  bool complete() const;       // the caller holds mutex_
+  bool greet(Caller& caller);  // false: this process is accepted, refused or gone
+  bool complete() const;       // call it with mutex_ locked
 
   const std::string secret_;
   const std::string answer_;

@@ -75,7 +75,7 @@ class Collective : public CheckedOperation {
   std::vector<Partner> partners_;  // by rank
   std::size_t step_ = 0;
   std::size_t sent_steps_ = 0;  // steps whose sends are queued
-  std::size_t unexpected_ = 0;  // receives of this step from ranks that are not verified
+  std::size_t unexpected_ = 0;  // receives of this step that are not queued: the rank's header is not verified
   const schedule::Algorithm* algorithm_ = nullptr;
   bool posted_ = false;
   bool heard_ = false;  // this call has checked for an end of the group since it became the first in flight

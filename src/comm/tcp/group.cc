@@ -26,7 +26,7 @@ using std::chrono::seconds;
 
 constexpr auto kFresh = milliseconds(1);  // news of other ranks may be this old: a look costs a system call for each
 constexpr auto kFarewellTime = seconds(2);
-constexpr auto kNewsTime = seconds(2);  // how long after the end of its data a rank's end or farewell may arrive
+constexpr auto kNewsTime = seconds(2);  // a rank's end or farewell may arrive this long after its last data
 // Routers and firewalls forget an idle connection, some of them after a few minutes. So idle connections send something
 // this often.
 constexpr auto kKeepAlive = seconds(60);

@@ -53,7 +53,7 @@ class Group {
   // messages.
   Stream& messages(int rank) { return peers_[static_cast<std::size_t>(rank)].streams.front(); }
   // Remembers the latest call of a rank. The headers of two lanes may arrive in another order than the order of the
-  // calls.
+  // calls, so note_call() ignores the header of an earlier call.
   void note_call(int rank, const Header& header);
   // Memory of at least `bytes` bytes for the operation of a lane.
   std::byte* scratch(std::size_t lane, std::size_t bytes);
@@ -63,9 +63,10 @@ class Group {
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
   void wake();
 
-  // For the call `what`, number `sequence`, which still needs the ranks in `needed`. Throws when one of these ranks is
-  // dead, stopped or gone, when another rank ended the group, or when the wait for the ranks in `absent` has lasted too
-  // long.
+  // For a call that waits: `what` describes it, `sequence` is its number. It still needs the ranks in `needed`. It
+  // waits for the ranks in `absent`: the needed ranks that have not made the call, or all needed ranks if all have made
+  // it. Throws when a needed rank is dead, stopped or gone, when another rank ended the group, or when the wait has
+  // lasted too long.
   void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
              const std::string& what, std::chrono::nanoseconds waited);
   // The same for a message to or from one rank. `nothing_comes`: this message can never complete if that rank has died
@@ -92,7 +93,7 @@ class Group {
 
   void watch(int fd, std::uint32_t events);
   std::string who(int rank) const;        // "rank 2 (host a, pid 17)"
-  std::string last_call(int rank) const;  // the last call of this rank, for messages
+  std::string last_call(int rank) const;  // the last call of `rank`, as text for an error message
   [[noreturn]] void throw_lost(int rank, const std::string& how, const std::string& what) const;
   bool has_no_more(int rank, std::size_t lane);
   bool seems_to_live(int rank) const;

@@ -15,11 +15,11 @@ inline constexpr std::uint32_t kHeaderMark = 0x52474e31;  // differs if the othe
 
 struct Header {
   std::uint32_t mark = kHeaderMark;
-  std::uint32_t segments = 1;
-  std::uint64_t algorithm = 0;  // its place in schedule::algorithms(kind)
+  std::uint32_t segments = 1;   // pieces into which the algorithm cuts its data
+  std::uint64_t algorithm = 0;  // the algorithm's place in schedule::algorithms(kind)
   std::uint64_t sequence = 0;
-  std::uint64_t gives = 0;  // all_to_all_v: elements to the rank that reads this
-  std::uint64_t takes = 0;  // all_to_all_v: elements from the rank that reads this
+  std::uint64_t gives = 0;  // all_to_all_v: elements to the rank that gets this header
+  std::uint64_t takes = 0;  // all_to_all_v: elements from the rank that gets this header
   CallSignature call = {};
 };
 static_assert(sizeof(Header) == 152, "the same on every machine");

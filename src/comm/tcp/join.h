@@ -23,9 +23,9 @@ inline constexpr std::size_t kLanes = 2;
 
 struct Neighbour {
   std::string host;
-  pid_t pid = 0;
+  pid_t pid = 0;                     // as the rank itself knows it, perhaps in another container or on another machine
   bool here = false;                 // on this machine
-  pid_t seen_as = 0;                 // on this machine: its process id, if this process can see it; else 0
+  pid_t seen_as = 0;                 // `pid` if this process can see the rank's process under that id; else 0
   std::vector<net::Socket> sockets;  // one for control, one for messages, then those of each lane; none to this rank
 };
 

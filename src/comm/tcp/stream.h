@@ -27,7 +27,7 @@ bool all_delivered(int fd, bool loopback);
 // The state of a connection, as the kernel knows it. condition_of() takes no data from the connection. Any thread may
 // call it.
 struct Condition {
-  bool stands = false;                // neither side has ended it
+  bool stands = false;                // neither side has ended the connection
   bool unread = false;                // data have arrived and were not read; an end may have arrived after them
   std::chrono::milliseconds quiet{};  // time since data last arrived
 };
@@ -83,7 +83,8 @@ class Stream {
   std::size_t out_first_ = 0;
   std::vector<iovec> in_;
   std::size_t in_first_ = 0;
-  // Data that arrived after the last piece that was expected.
+  // pull() also reads data for which no memory is queued yet, to save a system call. It keeps them here. The memory
+  // that receive() queues next gets these data first.
   std::vector<char> spilled_;
   std::size_t spilled_begin_ = 0;
   std::size_t spilled_end_ = 0;

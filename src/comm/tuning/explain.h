@@ -9,6 +9,7 @@
 
 namespace reigen::comm::tuning {
 
+// An algorithm, and the text of the rule that chose it.
 struct Taken {
   std::string algorithm;
   std::string rule = {};  // empty: built in
@@ -16,7 +17,8 @@ struct Taken {
   bool operator==(const Taken&) const = default;
 };
 
-// For blocks of one size, and memory from allocate(). `cores_for_all`: whether every rank has a core.
+// The algorithm of a call with blocks of one size, and with memory from allocate(). `bytes`: the size of the whole
+// call. `cores_for_all`: whether every rank has a core.
 Taken taken(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes, int ranks, bool cores_for_all);
 
 struct Span {

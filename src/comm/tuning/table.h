@@ -4,10 +4,10 @@
 //   host node1
 //   backend tcp
 //   ranks 2
-//   time all_reduce flat 12.3 us 1.25 GB/s       a measured line; no group uses it
+//   time all_reduce flat 12.3 us 1.25 GB/s       a Line: alpha, 1 / beta; no group uses it
 //   rules all_reduce:flat@<24K,all_reduce:direct  the rules that groups use
 //   end
-// Thread rule: values.
+// Thread rule: values, freely copied between threads.
 #pragma once
 
 #include <filesystem>

@@ -11,8 +11,8 @@ namespace reigen::comm::tuning {
 
 // Returns options.algorithms, or the rules for "tuned"; a group of one rank has no tuned rules. Every rank of the group
 // calls it once. For "tuned" it blocks until rank 0 has called it. Throws on all ranks: InvalidArgument when nothing
-// was tuned for this backend and number of ranks, DataError when it is no table of these, IoError when it
-// cannot be read. All ranks throw the error of rank 0.
+// was tuned for this backend and number of ranks, DataError when the file is not a table for them, IoError when the
+// file cannot be read. All ranks throw the error of rank 0.
 std::string rules_in_force(const GroupOptions& options, Family family);
 
 }  // namespace reigen::comm::tuning

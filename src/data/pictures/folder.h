@@ -5,8 +5,8 @@
 //                 once, and a folder to which several links lead is entered through the first of them
 //   nested        subfolders are entered to any depth; the order is that of the paths, byte by byte
 //   other         files with other endings, and entries that are neither file nor folder, are passed over
-//   splits        the words for training and testing are train, training and test, testing, val, valid, validation,
-//                 in upper or lower case
+//   splits        the words for training are train, training; those for testing are test, testing, val, valid,
+//                 validation; all in upper or lower case
 // A link that leads nowhere and has a wanted ending is an error, because its file was not fetched. Thread rule: pure
 // functions of the file system.
 #pragma once
@@ -33,7 +33,8 @@ struct WalkOptions {
 };
 
 // Returns the wanted files of a folder and its subfolders, in order. Adds the entries that it passes over to `taken`,
-// but not the wanted files. Throws IoError (66: a link that leads nowhere; 77: not readable).
+// but not the wanted files. Throws IoError: with exit code 66 for a link that leads nowhere, with 77 for a folder that
+// cannot be read.
 std::vector<std::filesystem::path> walk(const std::filesystem::path& folder, const WalkOptions& options, Taken& taken);
 
 // Returns the folders directly in a folder, in order, without hidden ones and those of a system. Files are added to
@@ -53,9 +54,9 @@ SplitFolders split_folders(const std::vector<std::filesystem::path>& folders);
 // Converts ASCII to lower case: ".JPG" -> ".jpg".
 std::string lower(std::string_view text);
 
-// The split that a name stands for: split_word() looks at the whole name, split_in_last_word() at its last word
-// ("wiki.valid", "TinyStories-train"). `preference`: 0 for the preferred words: if both test/ and val/ exist, test/ is
-// taken.
+// Whether a name means training or testing data. split_word() looks at the whole name, split_in_last_word() at its last
+// word ("wiki.valid", "TinyStories-train"). Several words mean testing; the word with the smallest `preference` is
+// taken: if both test/ and val/ exist, test/ is.
 struct SplitWord {
   Split split = Split::kTrain;
   int preference = 0;

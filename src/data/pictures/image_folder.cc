@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kTestShare = 10;  // without a folder for testing, one of so many pictures is for testing
+constexpr std::size_t kTestShare = 10;  // without a folder for testing, every tenth picture is for testing
 constexpr const char* kForm =
     "give a folder with one folder of JPEG or PNG files for each class, or train/ and test/ of them";
 
@@ -103,7 +103,7 @@ std::vector<File> files_in(const fs::path& folder, const std::vector<std::string
   return files;
 }
 
-// Throws if all folders are named as splits, because such folders are no classes.
+// Throws if the names of all folders mean training or testing, because such folders are no classes.
 void require_training(const fs::path& folder, const std::vector<fs::path>& folders) {
   const bool only_splits = std::all_of(folders.begin(), folders.end(), [](const fs::path& path) {
     return split_word(path.filename().string()).has_value();
@@ -115,10 +115,11 @@ void require_training(const fs::path& folder, const std::vector<fs::path>& folde
                          .fix = kForm});
 }
 
-// Whether the folders are splits. A class may be named Train, so the name alone does not decide. If there is a folder
-// for testing, they are splits if the name is exactly `train`, if that folder holds folders of classes, or if all
-// folders have names of splits. Without a folder for testing, they are splits only if the name is exactly `train` and
-// that folder holds folders of classes and no pictures; the missing folder is then an error of test_folder().
+// Whether the folders are those for training and testing, not classes. A class may be named Train, so the name of the
+// training folder alone does not decide. If there is a folder for testing, one of these is enough: the training folder
+// is named exactly `train`, or holds folders of classes, or the names of all folders mean training or testing. Without
+// a folder for testing, the training folder must be named exactly `train`, hold folders of classes and no pictures;
+// then test_folder() throws an error about the missing folder.
 bool are_splits(const std::vector<fs::path>& folders, const SplitFolders& splits) {
   const WalkOptions options = walk_of_pictures();
   Taken beside;

@@ -20,10 +20,10 @@ struct Picture {
 // Reads a JPEG or PNG file; the format is recognised by content, not by name. The values are those of Pillow's
 // Image.open(path).convert("RGB"), which torchvision uses for training: no gamma, colour profile or EXIF rotation is
 // applied, opacity is dropped, and of 16 bits the high byte is taken (also for grey, which Pillow clips at 255). A file
-// with damage that loses pixels is refused, even if Pillow makes the pixels up (docs/files.md). A JPEG may be decoded
-// at a smaller size, divided by a power of two, but both sides remain at least `side` long. Throws IoError as
-// format::InputFile does, and DataError naming the file: neither JPEG nor PNG, damaged, truncated, more than 100
-// million pixels.
+// whose damage loses pixels is refused, even if Pillow invents such pixels (docs/files.md). A JPEG may be decoded
+// at a smaller size, divided by a power of two, but both sides remain at least `side` long. Throws the
+// IoErrors of format::InputFile. Throws DataError with the file's name if it is neither JPEG nor PNG, is damaged or
+// truncated, or has more than 100 million pixels.
 Picture read_picture(const std::filesystem::path& path, std::size_t side);
 
 // The decoders that read_picture uses. `name` is for messages.
@@ -36,7 +36,7 @@ void square(const Picture& picture, std::size_t side, std::span<std::uint8_t> ou
 
 inline constexpr std::size_t kMostPixels = 100'000'000;
 
-// Throws the DataError of read_picture and its decoders.
+// Throws the DataError that read_picture() and its decoders throw for a picture that they refuse.
 [[noreturn]] void refuse_picture(const std::string& name, const std::string& got, const std::string& expected,
                                  const std::string& fix = "fetch the file again, or remove it");
 

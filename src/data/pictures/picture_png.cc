@@ -72,9 +72,9 @@ std::uint32_t rows_in(std::uint32_t width, std::uint32_t height, int passes) {
   return rows;
 }
 
-// If a file ends inside its last chunk of pixels, it may still have all pixels: only zlib's checksum, the chunk's
-// checksum and the end chunk follow them. libpng reads whole chunks only, so the copy's chunk is shortened to the
-// bytes that are there. Empty if the file does not end like this.
+// A file that ends inside its last chunk of pixels may still have all pixels, because only zlib's checksum, the chunk's
+// checksum and the end chunk follow them. libpng reads whole chunks only. So this function returns a copy of the file
+// in which the length of this chunk is the number of bytes that are there. Empty if the file does not end like this.
 std::vector<std::byte> closed(std::span<const std::byte> bytes) {
   constexpr std::size_t kAround = 12;  // bytes of a chunk besides its data: length, name, checksum
   const auto word = [&](std::size_t at) {

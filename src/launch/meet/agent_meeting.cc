@@ -24,14 +24,14 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kAddressKey = "reigen/address";
-constexpr auto kFirstPatience = 1s;  // time to connect to an address, which may be of an older attempt; doubles
+constexpr auto kFirstPatience = 1s;  // time to connect to rank 0's address, which may be out of date; doubles each time
 constexpr auto kLastPatience = 8s;
 constexpr auto kLookAgain = 100ms;
 constexpr std::size_t kMostNamed = 16;
 
 std::string place_key(int rank) { return fmt::format("reigen/place/{}", rank); }
 
-// The value that rank 0 writes to the agent's store to say where it listens: one line of words separated by blanks.
+// Where rank 0 listens. Rank 0 writes it to the agent's store as one line of words separated by blanks.
 struct Address {
   std::string secret = {};   // a new one for each start: after a restart by torchrun the old address may still be there
   std::string network = {};  // net::network_identity() of rank 0's machine
@@ -104,9 +104,10 @@ std::shared_ptr<store::Store> serve(AgentStore& agent, const Environment& enviro
   return served;
 }
 
-// The places where this rank looks for rank 0. On the same machine this is the loopback. Else it is first the addresses
-// that rank 0 wrote (first among them those to which the agent's host name resolves there), then the agent's host,
-// which this rank has just reached. Rank 0 may be behind a network address translation (NAT) with that host name.
+// The places where this rank looks for rank 0. On the same machine this is the loopback. On other machines it is first
+// the addresses that rank 0 wrote, of which those come first to which the agent's host name resolves on rank 0's
+// machine. Then it is the agent's host, which this rank has just reached: rank 0 may be behind a network address
+// translation (NAT) that has this host name.
 store::TcpStoreOptions options_of(const Environment& environment, const Address& address) {
   store::TcpStoreOptions options{.port = address.port, .job = identity(environment, address)};
   if (address.network == net::network_identity()) {

@@ -1,8 +1,8 @@
 // A client of the key/value store that torchrun's agent serves for its ranks (PyTorch's TCPStore).
 //
-// The client speaks the protocol that PyTorch has used since 2.1, and needs six of its requests. A request is a byte
-// that names it, then numbers in this machine's byte order, and texts with a u64 length before them. This client limits
-// texts to 64 KiB. Thread rule: one thread.
+// The client speaks the protocol that PyTorch has used since 2.1, and needs six of its requests. A request begins with
+// a byte for its kind. Numbers in this machine's byte order follow, and texts with a u64 length before each. This
+// client limits texts to 64 KiB. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class AgentStore {
   void set(const std::string& key, const std::string& value);
   bool has(const std::string& key);
   void erase(const std::string& key);
-  // Waits until all keys are there. Gives false when the deadline passed first; the connection then cannot be used any
-  // more.
+  // Waits until all keys are there. Returns false if the deadline passes first; after that the connection cannot be
+  // used any more.
   bool wait(const std::vector<std::string>& keys, const Deadline& deadline);
   // Gives the value of a key, which must exist.
   std::string get(const std::string& key);

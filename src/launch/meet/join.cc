@@ -60,7 +60,7 @@ std::shared_ptr<store::Store> serve_at_port(const Environment& environment, cons
 }
 
 // Connects to the store of rank 0. Before rank 0 has started its server, the server of an earlier job may still hold
-// the port for a moment. So an answer from another job is an error only at the deadline.
+// the port for a moment. So the answer of another job's server is an error only at the deadline.
 std::shared_ptr<store::Store> find_rank_0(const Environment& environment, store::TcpStoreOptions options,
                                           const Deadline& deadline) {
   options.connect_deadline = deadline;

@@ -26,7 +26,7 @@ constexpr const char* kLoopback6 = "::1";
 struct Meaning {
   std::vector<net::Address> addresses = {};
   std::string problem = {};   // why there are no addresses; empty: there are some
-  bool same_for_all = false;  // every rank that resolves the name gets the same addresses
+  bool same_for_all = false;  // whether every rank that resolves the name gets the same addresses
 };
 
 Meaning meaning_of(const Environment& environment) {

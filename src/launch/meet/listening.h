@@ -10,13 +10,13 @@
 namespace reigen::launch {
 
 // For rank 0: the numeric addresses of this machine on which it listens, at least one, none twice. Rank 0 itself
-// connects to the first. The list contains the addresses of this machine to which master_address resolves here, and in
-// addition
-//   all ranks here, or an address that is the loopback for all ranks    the loopback
-//   else                                                                every address of this machine: other ranks
-//                                                                       may resolve the name to another of them
-// "0.0.0.0" or "::" is in the list only if it was given as master_address. Warns if master_address is another machine's
-// or has no address, because the other ranks look for rank 0 there.
+// connects to the first. The list contains the addresses of this machine to which master_address resolves here. In
+// addition it contains
+//   if all ranks are here, or the address is the loopback for all ranks    the loopback
+//   else                                                                   every address of this machine, because other
+//                                                                          ranks may resolve the name to another one
+// "0.0.0.0" or "::" is in the list only if it was given as master_address. Warns if master_address names another
+// machine, or a host without an address, because the other ranks look for rank 0 there.
 std::vector<std::string> places_to_listen(const Environment& environment);
 
 // For the other ranks: hosts in the order in which they are tried. The loopback comes first if the launcher says that
@@ -24,8 +24,8 @@ std::vector<std::string> places_to_listen(const Environment& environment);
 std::vector<std::string> places_to_look(const Environment& environment);
 
 // True for an address that means the reader's own machine (the loopback), so that all ranks that get this address are
-// on one machine. Not true for `localhost` in a pod of Kubernetes: its operators give `localhost` to the pod of rank 0,
-// and that pod's name to the other ranks.
+// on one machine. False for `localhost` in a pod of Kubernetes: Kubernetes' training operators give the address
+// `localhost` to rank 0, and the name of rank 0's pod to the other ranks.
 bool means_one_host(const std::string& address);
 
 // Numeric addresses of this machine, without the loopback.

@@ -1,4 +1,4 @@
-// The store of a rank 0 that serves it: the server, and rank 0's own connection to the server.
+// The job's store on rank 0, if rank 0 serves it: the server, and rank 0's own connection to the server.
 // Thread rule: that of store::Store.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace reigen::launch {
 
 class ServedStore final : public store::Store {
  public:
-  // Throws as TcpStoreServer and connect_tcp_store do.
+  // Throws the errors of TcpStoreServer and connect_tcp_store().
   ServedStore(const store::TcpStoreServerOptions& options, const Deadline& deadline,
               std::chrono::milliseconds heartbeat_timeout);
 

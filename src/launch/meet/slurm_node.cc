@@ -22,7 +22,8 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);  // how long to wait for a controller that does not answer
 
-// What a program prints to stdout; empty if it cannot be run. It is killed when it takes longer than kPatience.
+// The text that a program prints to stdout; empty if it cannot be run. A program that takes longer than kPatience is
+// killed.
 std::string output_of(std::vector<std::string> words) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};

@@ -1,4 +1,4 @@
-// How ranks ended, which of them is to blame, and the text of the report.
+// How ranks ended, which of them caused the failure of the job, and the text of the failure report.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +15,8 @@ struct Ending {
   pid_t pid = 0;
   int exit_code = 0;
   int signal = 0;            // not 0: ended by this signal
-  int round = 0;             // the round of the supervisor's loop that saw it; endings of one round came together
-  bool consequence = false;  // it came after the launcher had begun to end the ranks
+  int round = 0;             // the number of the pass of the supervisor's loop in which the ending was seen
+  bool consequence = false;  // the rank ended after the launcher had begun to end the ranks
   std::chrono::milliseconds run_time{0};
 
   bool ok() const { return exit_code == 0 && signal == 0; }
@@ -26,19 +26,24 @@ struct Ending {
 // Decodes si_code and si_status of waitid.
 void set_status(Ending& ending, int code, int status);
 
-// The failure to blame, or nullptr if no rank failed. Failures before the launcher began to end the ranks come before
-// failures after that. Among each of these, exit code 79 (lost a peer) comes last, because it is a consequence of
-// another failure. Then the earliest round comes first. Within a round a signal comes before an exit code, and then the
-// lowest rank comes first.
+// The failure that most likely caused the others; nullptr if no rank failed. To find it, failures are sorted by these
+// criteria, and the first failure is returned:
+//   1. A failure before the launcher began to end the ranks precedes one after that.
+//   2. Exit code 79 (lost a peer) comes last, because it is a consequence of another failure.
+//   3. An earlier round precedes a later one. 4. A signal precedes an exit code. 5. A lower rank precedes a higher one.
 const Ending* root_cause(const std::vector<Ending>& endings);
 
-// The job's exit code after `signal` was forwarded: the code of cause_after_stop() if it names a failure; 128 + signal
-// when ranks died of the signal or had to be killed, or failed only because their peers ended; 75 when a rank ended
-// with it; else 0.
+// The job's exit code after the launcher forwarded `signal` to the ranks; the first case that applies decides:
+//   cause_after_stop() returns a failure                           the exit code of this failure
+//   ranks died of the signal, had to be killed (`killed`), or failed
+//   only because their peers ended                                 128 + signal
+//   a rank ended with exit code 75 (stopped on request)            75
+//   else                                                           0
 int code_after_stop(const std::vector<Ending>& endings, int signal, bool killed);
 
-// The root cause among the ranks that did not end as asked. To end as asked is to end with exit code 0 or 75, by the
-// signal, or by SIGKILL if `killed`. nullopt if there is none, or if it is only the loss of a peer that ended as asked.
+// The root_cause() among the ranks that did not end as asked. A rank ends as asked if it ends with exit code 0 or 75,
+// by the signal, or, if `killed`, by SIGKILL. Returns nullopt if all ranks ended as asked, or if the root cause is only
+// the loss of a peer that ended as asked.
 std::optional<Ending> cause_after_stop(const std::vector<Ending>& endings, int signal, bool killed);
 
 struct Stopped {
@@ -46,7 +51,8 @@ struct Stopped {
   pid_t pid = 0;
 };
 
-// The report, of several lines. If `last_lines` is empty, the rank's last lines are left out.
+// The failure report, of several lines. `last_lines`: the last lines that the rank of `cause` printed; empty: they are
+// left out. `stopped`: a rank that was stopped by SIGSTOP; its rank is -1 if there is none.
 std::string failure_report(const Ending& cause, int ranks, const Stopped& stopped, const std::string& last_lines);
 
 }  // namespace reigen::launch

@@ -1,4 +1,5 @@
-// The ranks' flight records in memory of the launcher, which remains intact when a rank is killed.
+// The ranks' flight records (the last calls of each rank), in memory of the launcher, which remains intact when a rank
+// is killed.
 #pragma once
 
 #include <string>
@@ -15,10 +16,10 @@ class FlightRecords {
   // Makes memory for each rank. If that fails, a warning says so and the ranks keep their own records.
   FlightRecords(int ranks, const std::string& job);
 
-  int descriptor(int rank) const;  // for the rank to inherit; -1: there is no memory
-  // Lines for the report of a failure; empty when nothing helpful was recorded.
+  int descriptor(int rank) const;  // of the memory of `rank`, which inherits it; -1: there is no memory
+  // Lines for the failure report; empty if nothing helpful was recorded.
   std::string report() const;
-  // True if all ranks have completed the same calls, so that the report would name no difference.
+  // True if all ranks have completed the same calls, so that report() would name no difference.
   bool all_agree() const;
   // Writes all records as JSON lines. Throws IoError.
   void save(const std::string& path) const;

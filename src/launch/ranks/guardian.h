@@ -10,16 +10,16 @@
 
 namespace reigen::launch {
 
-// The guardian has a session of its own, so that Ctrl-C does not reach it, and reads from a socket whose other end only
-// the launcher holds: when the launcher has ended, the guardian reads the end of the stream. It then kills every
+// The guardian has a session of its own, so that Ctrl-C does not reach it. It reads from a socket whose other end only
+// the launcher holds. When the launcher has ended, the guardian reads the end of the stream. It then kills every
 // process group that protect() named, and every process that has the job's identity in its environment, whatever its
 // group.
 class Guardian {
  public:
-  // `identity` is NAME=value, found in the environment of all processes of the job. Make the guardian before any thread
-  // is started, because it is forked.
+  // `identity`: the text NAME=value that is in the environment of all processes of the job. Make the guardian before
+  // any thread is started, because the constructor forks.
   explicit Guardian(const std::string& identity);
-  ~Guardian();                         // dismisses it: it kills nothing and has ended when this returns
+  ~Guardian();                         // ends the guardian process, which then kills nothing
   Guardian(const Guardian&) = delete;  // owns a socket and a process
   Guardian& operator=(const Guardian&) = delete;
 

@@ -31,11 +31,11 @@ struct Process {
   UniqueFd exec_status = {};  // a pipe: gives errno as an int when exec fails, else end of file
 };
 
-// The process leads a process group of its own and is killed when the calling thread ends. Throws IoError (71) when no
-// process can be made.
+// The process leads a process group of its own and is killed when the calling thread ends. Throws IoError with
+// exit code 71 if no process can be made.
 Process start_process(const ProcessPlan& plan);
 
-// Waits until the program runs or exec has failed. Gives 0 or the errno of exec.
+// Waits until the program runs or exec has failed. Returns 0, or the errno of exec.
 int wait_for_exec(const Process& process);
 
 // True if the process was started with NAME=value in its environment (and has not overwritten it).

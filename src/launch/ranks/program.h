@@ -5,8 +5,8 @@
 
 namespace reigen::launch {
 
-// A `name` with a slash is a path; for other names PATH is searched. Throws InvalidArgument when nothing is there (66),
-// or when it is a directory or a file that may not be executed (77).
+// A `name` with a slash is a path; for other names PATH is searched. Throws InvalidArgument: with exit code 66 if there
+// is no such file, with exit code 77 if it is a directory or a file that may not be executed.
 std::string find_program(const std::string& name);
 
 }  // namespace reigen::launch

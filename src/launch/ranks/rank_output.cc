@@ -17,7 +17,7 @@ namespace reigen::launch {
 
 namespace {
 
-constexpr std::size_t kMaxRemembered = 2000;  // bytes of a line that the report repeats at most
+constexpr std::size_t kMaxRemembered = 2000;  // at most so many bytes of a line are repeated in the failure report
 
 ExitCode code_of_output(int error) {
   const ExitCode code = base::exit_code_of_errno(error);

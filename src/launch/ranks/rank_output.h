@@ -1,4 +1,5 @@
-// The output of one rank: passes it to the console and to the rank's log file, and keeps its last lines for the report.
+// The output of one rank: passes it to the console and to the rank's log file, and keeps its last lines for
+// the failure report of ending.h.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace reigen::launch {
 
-// "[3] ", which comes before each line of that rank; empty if lines have no prefix.
+// The text that the console shows before each line of `rank`, such as "[3] ". Empty if lines have no prefix.
 std::string prefix_of_rank(const JobOptions& options, int rank);
 
 // Makes the directory and its parents. Throws IoError.
@@ -24,17 +25,17 @@ class RankOutput {
  public:
   static constexpr std::size_t kLastLines = 30;
 
-  // If `log_path` is empty there is no log file. Throws IoError when the file cannot be created. `alone`: there is no
-  // other rank whose lines could come between the parts of a long line.
+  // If `log_path` is empty there is no log file. Throws IoError when the file cannot be created. `alone`: the job
+  // has only this rank, so the parts of a long line without a prefix are printed without line breaks.
   RankOutput(Console& console, std::string prefix, const std::string& log_path, bool alone);
 
   void feed(Stream stream, std::string_view bytes);
   void finish(Stream stream);
-  void save_log();  // writes to the log file what feed and finish added; call it once a round
+  void save_log();  // writes to the log file the text of the feed() and finish() calls since the last save_log()
   bool has_log() const { return static_cast<bool>(log_); }
   std::string last_lines() const;  // each ends with '\n'
-  // True if the last lines are also the last that the console showed on stderr, so that the report need not repeat
-  // them.
+  // True if the text of last_lines() is also the last that the console showed on stderr, so that the failure report
+  // need not repeat it.
   bool last_lines_stand_last() const;
 
  private:
@@ -49,7 +50,7 @@ class RankOutput {
   LineSplitter splitters_[2];
   struct Shown {
     std::string text;
-    std::uint64_t number;  // as Console::line gave it
+    std::uint64_t number;  // the line's number on stderr, which Console::line() returned; 0: it is elsewhere
   };
   std::deque<Shown> last_;
 };

@@ -12,7 +12,8 @@ namespace reigen::launch {
 using base::available_memory;
 using base::AvailableMemory;
 
-// Throws IoError (71) when `ranks` times `memory_per_rank` is more than is available; the text shows the numbers.
+// Throws IoError with exit code 71 if `ranks` times `memory_per_rank` is more than is available. The error shows the
+// numbers.
 void check_memory(int ranks, std::size_t memory_per_rank, const AvailableMemory& available);
 
 // Throws IoError (71) when the limits of this process do not allow `ranks` processes and the pipes to them. Raises the

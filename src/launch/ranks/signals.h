@@ -24,7 +24,7 @@ class SignalScope {
   SignalScope& operator=(const SignalScope&) = delete;
 
   int descriptor() const { return descriptor_.get(); }
-  int next();  // the next pending signal; 0: none
+  int next();  // takes and returns the next pending signal; 0: there is none
   const sigset_t& previous_mask() const { return previous_mask_; }
 
  private:

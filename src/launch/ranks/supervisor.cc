@@ -22,10 +22,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kCauseWindow{200};    // how long to wait for a better cause than "peer lost"
+constexpr milliseconds kCauseWindow{200};    // how long to wait for the cause if a rank only reports a lost peer
 constexpr milliseconds kWithoutPidfd{20};    // how often to look for ended ranks on kernels without pidfd
 constexpr milliseconds kReapInterval{2000};  // how often to reap the ranks' orphans, which become our children
-constexpr milliseconds kOneWish{250};        // the program `timeout` sends one request to stop twice
+constexpr milliseconds kOneWish{250};        // two requests so close are one: `timeout` sends its signal twice
 constexpr milliseconds kDrainLimit{500};     // a process outside of the job may hold a rank's pipe open
 
 char* const* pointers_to(const std::vector<std::string>& strings, std::vector<char*>& pointers) {

@@ -38,7 +38,7 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;  // owns the ranks' processes
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // Starts the next rank. `environment` holds NAME=value.
+  // Starts the next rank, beginning with rank 0. `environment`: its variables, each as NAME=value.
   void start(const std::string& program, const std::vector<std::string>& environment);
   // Call it after the last start: throws when a program could not be executed.
   void check_started();
@@ -56,7 +56,7 @@ class Supervisor {
     RankOutput output;
     Clock::time_point started;
     bool ended = false;
-    bool gone = false;  // reaped with all of its group: the kernel may give its number to another process
+    bool gone = false;  // reaped with its whole group: the kernel may give its pid to another process
   };
 
   void wait_round();

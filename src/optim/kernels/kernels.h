@@ -4,7 +4,9 @@
 // run time for the processor. All sets give the same bits: every element is computed alone with correctly rounded
 // operations, sums have a fixed number of lanes, and -ffp-contract=off forbids fused multiply-add.
 //
-// They compute in fp64 for fp64 values, else in fp32. Coefficients are given in fp64 and rounded once.
+// They compute in fp64 for fp64 values, else in fp32. Coefficients are given in fp64 and rounded once. In the formulas
+// below p is a parameter's value, g its gradient (with Block::gradient_factor and gradient_limit applied), and a, b, m,
+// s, v are the optimizer's states. The other names are members of the structure.
 #pragma once
 
 #include <cstdint>
@@ -108,7 +110,7 @@ struct LambStep {
   double eps = 0;
 };
 
-// Sums of squares in fp64, added in a fixed order of lanes.
+// Two sums of squares in fp64, added in a fixed order of lanes.
 struct Squares {
   double first = 0;
   double second = 0;
@@ -122,9 +124,9 @@ struct Kernels {
   void (*rmsprop)(Layout, const Block&, const RmspropStep&);
   void (*lion)(Layout, const Block&, const LionStep&);
   void (*lars)(Layout, const Block&, const LarsStep&);
-  Squares (*lamb_moments)(Layout, const Block&, const LambStep&);  // squares of the values and of u
+  Squares (*lamb_moments)(Layout, const Block&, const LambStep&);  // sums of the squares of the values and of u
   void (*lamb_apply)(Layout, const Block&, const LambStep&);
-  Squares (*value_squares)(Layout, const Block&);  // squares of the values and of g
+  Squares (*value_squares)(Layout, const Block&);  // sums of the squares of the values and of g
   double (*squares)(Layout, const void* values, std::int64_t count);
   bool (*finite)(Layout, const void* values, std::int64_t count);  // no NaN and no infinity
   // gradients = g

@@ -1,4 +1,5 @@
-// Checks that the model's parameters, and the weights that ranks share, are as they were when the model was wrapped.
+// Checks two things of a wrapped model: its parameters are still the same tensors in the same memory, and only
+// optimizers of reigen::optim have changed the weights that lie in memory of several ranks.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -24,9 +25,9 @@ class ModelGuard {
   // Throws InvalidArgument if a parameter was added, removed, replaced, moved, converted or unfrozen since
   // construction. The error names the parameter.
   void require_unchanged() const;
-  // Throws InvalidArgument if weights that ranks share were changed by anything but an optimizer of reigen::optim.
-  // Another optimizer would step all weights on each rank. Because the ranks share the memory, each weight would make
-  // as many steps as there are ranks.
+  // Throws InvalidArgument if weights in memory that several ranks share were changed by anything but an optimizer of
+  // reigen::optim. Another optimizer would step all weights on each rank. Because the ranks share the memory, each
+  // weight would make as many steps as there are ranks.
   static void require_own_steps(const std::vector<ParameterRange>& ranges);
 
   // The parameters in the module's order.

@@ -18,12 +18,14 @@ inline constexpr double kLargestBucketMb = 1 << 20;
 // Whether the options shard something and give a mesh whose axes dp_replicate and dp_shard cover all ranks.
 bool mesh_fits(const DataParallelOptions& options, const Communicator& world);
 
-// One line for each option, as check_equal_on_all_ranks() takes them (model_check.h).
+// Returns one line for each option, for check_equal_on_all_ranks() (model_check.h), which compares the lines between
+// ranks.
 std::vector<std::string> describe_options(const DataParallelOptions& options, const torch::nn::Module& module);
 
-// check_options() and require_shard_possible() throw InvalidArgument. If the options are equal on all ranks, every rank
-// throws.
+// check_options() and require_shard_possible() throw InvalidArgument for options that are not possible. If the options
+// are equal on all ranks, every rank throws. `sharers`: the number of ranks between which tensors are sharded.
 void check_options(const DataParallelOptions& options, int sharers);
+// Throws if the options choose a kind of sharding that is not possible with these ranks or with the strategy.
 // `strategy`: the description of the strategy, which the error shows.
 void require_shard_possible(const DataParallelOptions& options, const Communicator& world, const std::string& strategy);
 

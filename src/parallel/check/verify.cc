@@ -64,7 +64,7 @@ class Memory {
   Tensors values_;
 };
 
-// The gradients of a step, and the values after it.
+// The gradients of a step, and the values of the parameters after the step.
 struct Snapshot {
   Tensors gradients;
   Tensors values;

@@ -1,8 +1,8 @@
 // Finds ranks whose weights differ. In every step each rank hashes 16 of its weights, and it chooses other weights than
-// in the step before. The tag of the step's first bucket contains the hash. Ranks compare the tags of every call
-// anyway, so this adds no call. If an optimizer makes a different step on one rank, all weights of that rank differ,
-// and the backward after that step finds this. A single weight out of n is sampled about once in n / 16 steps. Cost: 2
-// to 14 microseconds a step.
+// in the step before. The hash is a part of the tag of the call that sends the step's first bucket. Ranks compare the
+// tags of every call anyway, so this adds no call. If an optimizer makes a different step on one rank, all weights of
+// that rank differ, and the backward after that step finds this. A single weight out of n is sampled about once in n /
+// 16 steps. Cost: 2 to 14 microseconds a step.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ class WeightSample {
   std::vector<Place> places_;  // one per parameter
 };
 
-// `text`: the text of an error that reports different calls on different ranks. If the tags of these calls begin with
-// `label` and contain different hashes of weights, throws an Error that says that the weights differ. Otherwise does
-// nothing.
+// `text`: the text of an error that reports different calls on different ranks, with the tags of the calls. `label`:
+// the beginning of the tag of a bucket ("step 7 bucket 0"). If the tags begin with `label` and contain different hashes
+// of weights, throws an Error that says that the weights differ. Otherwise does nothing.
 void throw_if_weights_differ(const std::string& text, const std::string& label);
 
 }  // namespace reigen::parallel

@@ -19,9 +19,9 @@ class BlockPool {
 
   // Returns a block of at least `bytes` bytes: the smallest free block that is large enough. It still has the contents
   // of its last use. If no free block is large enough, all free blocks are released and one new block is allocated. The
-  // new block is larger than the released ones, so it can serve their requests too. After some rounds of the same
-  // requests nothing is allocated any more. With k blocks in use at a time, the pool may come to hold k blocks of the
-  // largest size.
+  // new block is larger than the released ones, so it can serve their requests too. If the same series of requests
+  // comes again and again, nothing is allocated any more after the first few times. With k blocks in use at a time, the
+  // pool may come to hold k blocks of the largest size.
   std::shared_ptr<void> take(std::size_t bytes) {
     const auto found = free_.lower_bound(bytes);
     if (found != free_.end()) {

@@ -30,7 +30,7 @@ std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, s
     std::sort(filling.bucket.segments.begin(), filling.bucket.segments.end());
     result.push_back(std::move(filling.bucket));
   };
-  std::map<std::size_t, std::size_t> to_come;  // bytes that are still to come, by range
+  std::map<std::size_t, std::size_t> to_come;  // by range: bytes of its parameters that are in no bucket yet
   for (const ParameterPlace& place : order) to_come[place.range] += place.bytes;
   std::set<std::size_t> had_full;       // ranges that already have a bucket of `limit` bytes
   std::map<std::size_t, Filling> open;  // by range: a bucket holds one element type

@@ -8,7 +8,7 @@ namespace reigen::parallel {
 
 struct ParameterPlace {
   std::size_t range = 0;    // the flat range that the parameter lies in; a range has one element type
-  std::size_t segment = 0;  // the parameter's segment in this range
+  std::size_t segment = 0;  // the number of the parameter in this range
   std::size_t bytes = 0;
 };
 

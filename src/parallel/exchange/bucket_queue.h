@@ -1,7 +1,7 @@
 // A queue of buckets of gradients. Buckets start in the queue's order, so all ranks start the same calls in the same
 // order, even if their gradients become ready in different orders. The first backward shows in which order gradients
-// become ready. After it, the owner of the queue cuts the buckets once more. All ranks then use the order that one of
-// them has seen.
+// become ready. After it, the owner of the queue divides the parameters into new buckets. All ranks then use the order
+// that one of them has seen. A round averages each gradient once: it starts and ends every bucket of the queue.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -32,17 +32,17 @@ class BucketQueue {
     bool is_started = false;  // started, and not ended
   };
 
-  // `sample`: its text is part of the tag of a round's first bucket, so that ranks compare it. nullopt: ranks do not
-  // compare weights.
+  // `parameters`: the number of parameters. `sample`: gives a hash of some weights, which is part of the tag of a
+  // round's first bucket, so that ranks compare the hash. nullopt: ranks do not compare weights.
   BucketQueue(Communicator world, std::size_t parameters, std::optional<WeightSample> sample);
 
   void set(std::vector<Bucket> buckets);
   void begin(const Round& round);
 
-  // Makes the first bucket the next one. Call it between two rounds.
+  // Makes the first bucket the one that start_next() starts next. Call it between two rounds.
   void rewind() { next_ = 0; }
 
-  // Call it once in a round, when the parameter's gradient is ready.
+  // Notes that the parameter's gradient is ready. Call it once for each parameter in a round.
   void complete(std::size_t parameter);
   std::size_t size() const { return buckets_.size(); }
   const Bucket& operator[](std::size_t i) const { return buckets_[i]; }
@@ -69,7 +69,8 @@ class BucketQueue {
   // ready. In all other cases returns nullopt. Collective.
   std::optional<std::vector<std::size_t>> order_as_they_came(int first);
 
-  // Returns the maximum over all ranks of each parameter's flag, which says whether it has a gradient. Collective.
+  // flags[i]: whether parameter i has a gradient on this rank (0 or 1). Returns for each parameter the maximum of its
+  // flag over all ranks. Collective.
   std::vector<char> on_any_rank(std::vector<char> flags);
 
   const std::vector<BucketTimes>& times() const { return times_; }

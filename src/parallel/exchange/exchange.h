@@ -26,7 +26,8 @@ struct Round {
   bool compares_weights = true;  // the first bucket carries a sample of this rank's weights
 };
 
-// Ranks that have data: all but those whose data has ended under a Join.
+// Ranks that have data. Under a Join (reigen/parallel/join.h) ranks may have different numbers of batches, so the data
+// of some ranks ends earlier.
 struct Participants {
   int first = 0;                    // the lowest of these ranks
   BufferSync::Contributors newest;  // the ranks whose buffers are the newest
@@ -38,11 +39,12 @@ class Exchange {
 
   // ---- Before a forward
 
-  // Call it if buffers are about to be synchronised, before a forward that a backward of all ranks follows.
-  // participants() then says between which ranks. May wait.
+  // Call it before a forward after which all ranks run backward, if buffers are about to be synchronised. Afterwards
+  // participants() says which ranks have data, and which have the newest buffers. May wait.
   virtual void announce_forward(const std::string&) {}
   virtual Participants participants() const = 0;
-  // Called before every forward, whether its backward averages gradients or only adds them up.
+  // Called before every forward. It does not matter whether the backward after it averages gradients or only adds them
+  // up.
   virtual void begin_forward() {}
 
   // ---- Called from hooks: must not wait (base/no_waiting.h)
@@ -66,17 +68,18 @@ class Exchange {
 
   // ---- After backward
 
-  // Waits for the round's calls. Afterwards, for every parameter that has a gradient on some rank, `.grad` is the mean
-  // or a mark that stands for the mean. `first`: the lowest rank that has data.
+  // Waits for the round's calls. Afterwards, for every parameter that has a gradient on some rank, `.grad` is the mean,
+  // or a mark that stands for the mean (tensor/flat/gradient_share.h). `first`: the lowest rank that has data.
   virtual void finish(int first) = 0;
-  // Waits for the calls that were started. These calls end, because the other ranks have started them too, or fail.
+  // Waits for the calls that were started. Each of these calls ends: either the other ranks have started it too, or it
+  // fails.
   virtual void abandon() = 0;
   // A backward has ended, or was given up.
   virtual void end_backward() {}
 
   // ---- Queries
 
-  // Whether a call was started and not waited for.
+  // Whether some call was started for whose end finish() or abandon() has not waited yet.
   virtual bool is_under_way() const = 0;
   virtual std::uint64_t bytes_given() const = 0;
   virtual std::size_t bucket_count() const { return 0; }

@@ -4,7 +4,7 @@
 // has a gradient here". take() moves a gradient into its slot. When the last gradient of a bucket is ready, the
 // exchange gives the bucket to the strategy. The strategy combines it with the same bucket of the other ranks, and
 // sends the flags with it if it can. Gradients that are missing at the end of backward are filled with zeros.
-// Thread rule: as Exchange.
+// Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
 #include <cstddef>

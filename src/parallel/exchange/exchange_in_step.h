@@ -1,7 +1,7 @@
-// Gradients remain where backward wrote them, in memory that all ranks of the machine can read. The step of each rank
-// averages its share of them (tensor/flat/gradient_rows.h). After backward the ranks tell each other where each
-// gradient lies. In this exchange of places they wait for each other.
-// Thread rule: as Exchange.
+// Gradients remain where backward wrote them, in memory that all ranks of the machine can read. In its optimizer step
+// each rank averages its share of the gradients (tensor/flat/gradient_rows.h). After backward the ranks send each other
+// the places where their gradients lie. In this call they wait for each other.
+// Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
 #include <cstddef>

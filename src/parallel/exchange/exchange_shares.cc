@@ -44,8 +44,8 @@ ExchangeShares::ExchangeShares(Communicator world, Communicator sharers, Communi
 
 void ExchangeShares::cut(const std::vector<std::size_t>& order) {
   std::vector<BucketPlan> plans = plan_ranges(trained_.places_of(order));
-  // Backward is not done with a range of no unit before its own end. Placed before other ranges, such a range would
-  // keep them from starting.
+  // A range that belongs to no unit may get gradients until the end of backward. Sums start in the order of the queue.
+  // If such a range came before other ranges, their sums would have to wait for it.
   const auto is_of_unit = [&](const BucketPlan& one) { return options_.unit_of[one.range] < options_.units->size(); };
   if (options_.units) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
   std::vector<BucketQueue::Bucket> buckets;
@@ -64,7 +64,8 @@ void ExchangeShares::cut(const std::vector<std::size_t>& order) {
   queue_.set(std::move(buckets));
 }
 
-// Gives back the rooms of a backward that failed, if the caller has dropped the gradients in them.
+// Gives back the rooms (the memory of ranges' gradients) of a backward that failed, if the caller has dropped the
+// gradients in them.
 void ExchangeShares::begin_forward() {
   for (const ParameterRange& range : trained_.ranges) {
     tensor::TransientFlat& made = range.share()->made();
@@ -186,7 +187,7 @@ void ExchangeShares::collect(std::size_t bucket) {
     sum.work = begin_average(replicas_, {mean}, queue_[bucket].tag);
     bytes_ += mean.nbytes();
   }
-  // A gradient that lies elsewhere belongs to a later backward.
+  // A gradient that does not lie in this room belongs to a later backward.
   for (const std::size_t i : queue_[bucket].parameters) {
     if (range.is_in_place(trained_.places[i].segment)) trained_.segment_of(i).parameter.mutable_grad().reset();
   }

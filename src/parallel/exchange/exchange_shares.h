@@ -1,5 +1,5 @@
-// Each rank gets only its share of the mean. Ranks sum range by range, each range as soon as its gradients are
-// complete.
+// Each rank gets only its share of the mean. Gradients are summed range by range (a range is a flat buffer with several
+// parameters), each range as soon as its gradients are complete.
 //
 //   gradients[share of this rank] = mean over all ranks of backward's gradients; if a parameter has a gradient from
 //                                   before, the mean is added to it
@@ -10,12 +10,12 @@
 // Without units this rank does not wait before the end of backward, so every range may have a room.
 //
 // Where weights are gathered and freed, the sum of a range starts when backward is done with the range's unit, even if
-// some of its gradients are missing. All ranks reach this point in the same order of calls. Elsewhere the hook of the
-// range's last gradient starts the sum too.
+// some of its gradients are missing. All ranks reach this point in the same order of calls. Where weights are not
+// gathered, the hook of the range's last gradient may start the sum too.
 //
 // After the round `.grad` is a mark (tensor/flat/gradient_share.h).
 //
-// Thread rule: as Exchange.
+// Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,7 +48,8 @@ struct ShareOptions {
 
 class ExchangeShares final : public Exchange {
  public:
-  // `sharers` divide the gradients; `replicas` have the same shares, and may be this rank alone.
+  // `sharers`: the ranks between which gradients are divided. `replicas`: the ranks that hold the same share as this
+  // rank. This may be this rank alone.
   ExchangeShares(Communicator world, Communicator sharers, Communicator replicas, TrainedParameters trained,
                  std::optional<WeightSample> sample, ShareOptions options);
 

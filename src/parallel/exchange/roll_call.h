@@ -17,31 +17,34 @@ enum class Activity : unsigned char {
 };
 
 struct Roll {
-  Activity activity = Activity::kNone;  // of the ranks that train; kNone: no rank trains any more
-  int training = 0;
-  int first_training = 0;
-  bool here = false;  // this rank trains
+  Activity activity = Activity::kNone;  // what the ranks that train do next; kNone: no rank trains any more
+  int training = 0;                     // how many ranks train
+  int first_training = 0;               // the lowest rank that trains
+  bool here = false;                    // whether this rank trains
 };
 
 class RollCall {
  public:
   RollCall(Communicator world, const JoinOptions& options);
 
-  // Starts the question to all ranks; `tag` names its call. Call answer() before the next ask().
+  // Starts a call in which every rank sends what it does next; `mine`: what this rank does next. `tag`: the tag of the
+  // call. Call answer() before the next ask().
   void ask(Activity mine, const std::string& tag);
   // Whether answer() would not wait.
   bool is_answered() const { return work_.is_completed(); }
-  // Waits for the answer to the last question; it is the same on every rank. Throws CollectiveMismatch if the ranks
-  // that train do different things, and EarlyEnd if a rank has no more data and throw_on_early_end is set. Every rank
-  // throws the same error.
+  // Waits for the answers of all ranks to the last ask(). The result is the same on every rank, except for Roll::here.
+  // Throws CollectiveMismatch if the ranks that train do different things, and EarlyEnd if a rank has no more data and
+  // throw_on_early_end is set. Every rank throws the same error.
   const Roll& answer();
 
   // The last roll in which some rank trained; before the first roll: all ranks train.
   const Roll& last() const { return last_; }
-  // The rolls of the last forward and of the forward before it: they say which ranks have the newest buffers.
+  // last_forward(): the roll of the last forward; forward_before(): the roll of the forward before that one. From them
+  // follows which ranks have the newest buffers.
   const Roll& last_forward() const { return last_forward_; }
   const Roll& forward_before() const { return forward_before_; }
-  // After gradients were averaged over all ranks, they must be multiplied by this factor.
+  // The mean over all ranks counts the gradients of ranks without data as zeros. Averaged gradients must be multiplied
+  // by this factor, which corrects the mean as JoinOptions::divide_by says.
   double correction() const;
 
  private:

@@ -17,8 +17,8 @@ namespace reigen::parallel {
 
 namespace {
 
-// out = (1 - a·b / 2a²)·a + (1 - a·b / 2b²)·b. The order of additions is fixed, so both ranks of a pair get the same
-// bits.
+// out = (1 - a·b / 2a²)·a + (1 - a·b / 2b²)·b. a and b are the values of the two ranks of a pair, and a·b is their
+// scalar product. The order of additions is fixed, so both ranks get the same bits.
 template <class Number>
 void combine(const Number* a, const Number* b, Number* out, std::int64_t count) {
   double ab = 0;

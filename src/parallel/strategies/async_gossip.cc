@@ -67,9 +67,9 @@ class AsyncGossip : public WeightStrategy {
   }
 
  private:
-  // d lags behind x by up to `staleness` messages of the neighbour and as many of this rank. x' = x - g·x(t - s) is
-  // stable for g below 2·sin(pi / (4s + 2)). Here g is the gain times the largest eigenvalue of the ring's Laplacian:
-  // 2 for a pair, else 4.
+  // d lags behind x by up to `staleness` messages of the neighbour and as many of this rank. With a lag of s steps, s =
+  // `staleness`, the step x' = x - g·x(t - s) is stable for g below 2·sin(pi / (4s + 2)). Here g is the gain times the
+  // largest eigenvalue of the ring's Laplacian: 2 for a pair, else 4.
   double stable_gain() const {
     const double largest = world_.size() == 2 ? 2 : 4;
     const double limit = 2 * std::sin(std::numbers::pi / static_cast<double>(4 * staleness_ + 2));

@@ -56,7 +56,7 @@ class Compressed : public GradientStrategy {
 
  private:
   struct Part {
-    at::Tensor whole = {};  // the runs of the bucket, one after the other, in memory that all ranks see
+    at::Tensor whole = {};  // the bucket's tensors, one after the other, in memory that all ranks see
     Work work = {};
   };
 

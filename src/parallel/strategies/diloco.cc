@@ -12,7 +12,8 @@ namespace reigen::parallel {
 
 namespace {
 
-// d = anchor - mean of all weights;  m = momentum·m + d;  anchor -= lr·(d + momentum·m);  weights = anchor.
+// In each outer step, d = anchor - mean of all ranks' weights; m = momentum·m + d; anchor -= lr·(d + momentum·m);
+// weights = anchor.
 class Diloco : public WeightStrategy {
  public:
   Diloco(Communicator world, const DilocoOptions& options)

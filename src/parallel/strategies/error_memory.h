@@ -25,7 +25,8 @@ class ErrorMemory {
 
   const at::Tensor& of(const std::string& name) const { return memory_.at(name); }
 
-  // Sets the memory to its mean over the ranks, so the sum of the parts that all ranks keep back stays the same. Waits.
+  // Sets the memory to its mean over the ranks, so the sum over all ranks of the gradients that are not sent yet does
+  // not change. Waits.
   void settle(const Communicator& world);
   void add_state(std::map<std::string, at::Tensor>& state) const;  // "error.<parameter>"
 

@@ -53,7 +53,7 @@ class LateExchange {
   std::vector<Peer> peers_;
   std::int64_t sent_ = 0;
   std::int64_t oldest_ = 1;        // number of messages_.front()
-  std::deque<Outgoing> messages_;  // message n stays until sent and until the peers' message n is taken; back(): next
+  std::deque<Outgoing> messages_;  // message n is kept until it is sent and the peers' message n is taken; back(): next
   std::vector<std::shared_ptr<void>> spare_;
 };
 

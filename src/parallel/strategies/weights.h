@@ -8,12 +8,13 @@
 
 namespace reigen::parallel {
 
-// x_r = mean of all ranks' x. Waits. Returns the bytes that this rank gave.
+// Sets the weights of every rank to the mean of the weights of all ranks. Waits. Returns the number of bytes that this
+// rank sent.
 std::uint64_t average_weights(const Communicator& world, const std::vector<ParameterRange>& parameters,
                               const char* tag);
 
-// Throws InvalidArgument unless all weights are fp32 or fp64: a mean of 16-bit weights loses the small changes of
-// steps.
+// Throws InvalidArgument unless all weights are fp32 or fp64: the mean of 16-bit weights is rounded so coarsely that it
+// loses the small changes that steps make.
 void require_wide(const char* strategy, const std::vector<ParameterRange>& parameters);
 
 // Tells autograd that the values have changed.

@@ -55,7 +55,7 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
   bool is_dead() const;
   // Whether only a backward inside another one has ended in this round.
   bool ended_inside_another() const { return is_active_ && nested_; }
-  // The first parameter without a gradient in this round; none: all have one.
+  // The first parameter without a gradient in this round; nullopt: all have one.
   std::optional<std::size_t> missing() const;
   void end_round();
 

@@ -1,11 +1,12 @@
-// Tells which units a running backward is done with.
+// Tells which units a running backward is done with. A call here is one forward of a unit.
 //
 // Autograd evaluates the newest nodes first. So when backward comes to the end of a unit's call (call_end.h), it is
 // done with all calls that began after that end. This follows from the order of calls alone, which is the same on all
 // ranks; it does not depend on which weights a rank's loss reaches.
 //
 // A call belongs to a micro-batch: one forward of the model. Several micro-batches may be in flight. A backward goes
-// through one or several of them, which begin_backward() gets. The calls of the others say nothing about this backward.
+// through one or several of them, which begin_backward() gets. The calls of the other micro-batches say nothing about
+// this backward.
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
@@ -53,7 +54,7 @@ class UnitOrder {
   }
 
   std::size_t begin_call() { return ++count_; }
-  // Returns the number of the end.
+  // A call has ended. Returns the number of its end.
   std::size_t end_call() { return ++count_; }
   static void add(MicroBatch& micro_batch, std::size_t unit, Call call) {
     micro_batch.of_unit[unit].push_back(std::move(call));

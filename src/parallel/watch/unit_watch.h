@@ -1,7 +1,7 @@
-// Tells which unit of the model (nn/unit.h) a backward enters. Backward enters a unit after it is done with all calls
-// that began after the unit's call, and before the unit's own backward. All ranks whose forwards make the same calls
-// enter the same units in the same order. So code that runs at this point may wait for the other ranks, unlike code in
-// a hook of a gradient.
+// Tells which unit of the model (nn/unit.h) a backward enters. A call here is one forward of a unit. Backward enters a
+// unit after it is done with all calls that began after the unit's call, and before the unit's own backward. All ranks
+// whose forwards make the same calls enter the same units in the same order. So code that runs at this point may wait
+// for the other ranks, unlike code in a hook of a gradient.
 //
 // The watch wraps a unit from outside of recomputation. A unit that is computed again in backward is entered once,
 // before it is computed again. Units within it are entered by the backward of the recomputed part.

@@ -1,4 +1,4 @@
-// A node in the autograd graph at which backward comes to the end of a call.
+// A node in the autograd graph at which backward comes to the end of a call. A call here is one forward of a unit.
 //
 // A hook on an output cannot mark this place: an output may be an input that was handed through, the output of several
 // calls, or a leaf, whose gradient is complete only after the last operation that reads it has added its part. A node

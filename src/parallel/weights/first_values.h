@@ -22,25 +22,27 @@ class Module;
 
 namespace reigen::parallel {
 
-// The weights of all ranges = those of rank `root`. No range may be divided.
+// Sets the weights of all ranges to those of rank `root`. No range may be divided between ranks.
 void broadcast_weights(const Communicator& world, const std::vector<ParameterRange>& ranges, const std::string& tag,
                        int root);
 
 class FirstValues {
  public:
-  // `initialize` may be empty. `sharers` divide parameters, `replicas` hold the same shares.
+  // `sharers`: the ranks between which parameters are divided. `replicas`: the ranks that hold the same shares as this
+  // rank. `initialize`: sets the values of a model that was made without memory; it may be empty.
   FirstValues(torch::nn::Module& module, Communicator world, Communicator sharers, Communicator replicas,
               std::function<void()> initialize);
 
   // Gives buffers memory, and sets the values of everything that has memory. Throws InvalidArgument if the model was
   // made without memory and nothing sets its values.
   void prepare(const std::vector<tensor::NamedParameter>& parameters);
-  // The other replicas take the first replica's values of these parameters, which ranks are about to divide.
+  // These parameters are about to be divided between ranks. The first replica sends its values of them to the other
+  // replicas.
   void begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters);
   // Sets the values of this parameter, which no rank holds whole. During the call the parameter has memory.
   void fill(const at::Tensor& parameter);
-  // Gives memory and values to parameters that were packed without them, unless fill() has set the values
-  // (`come_and_go`).
+  // Gives memory and values to parameters that were packed without memory. `come_and_go`: whether weights are gathered
+  // and freed again. fill() has then set their values already, and complete() does nothing.
   void complete(const std::vector<tensor::NamedParameter>& parameters, const std::vector<ParameterRange>& trained,
                 const std::vector<ParameterRange>& all, bool come_and_go);
   // Broadcasts rank 0's weights if no rank divides them, and rank 0's parameters that are not packed.

@@ -19,8 +19,8 @@ namespace reigen::parallel {
 
 struct RankGroups {
   Communicator world;
-  Communicator sharers;   // the ranks that divide
-  Communicator replicas;  // the ranks that hold the same shares
+  Communicator sharers;   // the ranks between which tensors are divided
+  Communicator replicas;  // the ranks that hold the same shares as this rank
 };
 
 std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> tensors, const RankGroups& groups);

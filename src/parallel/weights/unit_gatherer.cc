@@ -155,7 +155,7 @@ void UnitGatherer::start(Part& part) {
       coming.work = kept_->gather(i, range.values().numel(), coming.memory.get(), tag);
       continue;
     }
-    if (kept_) kept_->forget(i);  // a slice that kept_ has is out of date
+    if (kept_) kept_->forget(i);  // the slice that kept_ holds is out of date
     at::Tensor own = range.own_part(range.values());
     if (coming.type != own.scalar_type()) {
       own = range.own_part(flat_over(coming.memory, range, coming.type)).copy_(own);

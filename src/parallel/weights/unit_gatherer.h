@@ -4,7 +4,8 @@
 // A unit's weights are gathered before its forward and, if they were freed since, before its backward. Meanwhile the
 // gather of the next unit (in backward: of the one before) is already in flight. The weights are freed after the
 // forward, and again when backward has passed the unit (unit_watch.h). Weights that belong to no unit, or to several,
-// are gathered with the first forward and stay until their values change, because a second backward may need them.
+// are gathered with the first forward and remain in memory until their values change, because a second backward may
+// need them.
 //
 // Weights may be sent in 16 bits (GatherOptions::type); the receiver widens them. Between forward and backward, small
 // groups of ranks may keep a unit's weights divided among them (GatherOptions::keepers, kept_slices.h).
@@ -47,7 +48,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   ~UnitGatherer() override;
   UnitGatherer(const UnitGatherer&) = delete;  // units point to one gatherer
   UnitGatherer& operator=(const UnitGatherer&) = delete;
-  // Installs itself in the units.
+  // Makes the units call run() of this object, which gathers their weights.
   void attach();
 
   void begin_forward() override;
@@ -62,9 +63,9 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
  private:
   struct Coming {
     std::size_t range = 0;
-    std::uint64_t generation = 0;  // generation of the values
+    std::uint64_t generation = 0;  // a number that changes with each change of the weights
     at::ScalarType type = at::kFloat;
-    bool is_kept = false;  // gathered from the small group that keeps the range
+    bool is_kept = false;  // gathered from the small group of ranks that keeps the range
     std::shared_ptr<void> memory;
     Work work;
   };
@@ -97,7 +98,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   BlockPool pool_;
   BlockPool narrow_;  // blocks for weights that are sent rounded
   GatherOptions options_;
-  std::optional<KeptSlices> kept_;  // by range
+  std::optional<KeptSlices> kept_;  // has one entry for each range
   bool pinned_ = false;
 };
 

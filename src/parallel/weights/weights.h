@@ -17,16 +17,16 @@ class Weights {
   // Called before a forward: gathers the weights that belong to no unit. May wait.
   virtual void begin_forward() = 0;
   // Called when backward enters a unit (unit_watch.h): leave_passed() frees the weights that backward has passed, then
-  // enter() gathers the unit's own. May wait.
+  // enter() gathers the weights of the unit that backward enters. May wait.
   virtual void leave_passed(std::size_t entered) = 0;
   virtual void enter(std::size_t unit) = 0;
-  // Throws InvalidArgument if a gradient of the range came while the weights of the range were not in memory. The
-  // gradient was computed from these weights.
+  // Call it when a gradient of the range has come. Throws InvalidArgument if the range's weights are not in memory,
+  // because the gradient was then computed without the right weights.
   virtual void require_there(std::size_t range, const std::string& parameter) const = 0;
   // A backward is over: no unit reads its weights any more.
   virtual void end_backward() = 0;
-  // Gathers all weights, without rounding any. They stay until the next begin_forward() or change of the values.
-  // Collective.
+  // Gathers all weights, without rounding any. They remain in memory until the next begin_forward() or the next change
+  // of the values. Collective.
   virtual void gather_all() = 0;
   virtual bool come_and_go() const = 0;
   // How many memory blocks were allocated so far for gathered weights.

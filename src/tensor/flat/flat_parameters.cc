@@ -86,8 +86,8 @@ struct Packing {
   Communicator& ranks() { return options.sharers; }
 };
 
-// A buffer of the range. If the buffer is common, or this rank has only its share of it, this rank accounts for its
-// share alone.
+// Describes a buffer of the range. If the buffer is common (one memory of all ranks), or if this rank has only its
+// share of the buffer, the bytes that are counted for this rank are those of its share alone.
 FlatBuffer buffer_of(const layout::Range& range, const layout::Placement& placement,
                      const std::optional<Shares>& shares) {
   const bool has_share = shares && (placement.residence.is_common || placement.whole != layout::Whole::kAlways);
@@ -99,7 +99,8 @@ FlatBuffer buffer_of(const layout::Range& range, const layout::Placement& placem
           .travels = !has_share};
 }
 
-// Makes the rows of all ranks, each with its spare blocks after its gradients. Sets `gradients` to this rank's own.
+// Makes the rows of all ranks, each with its spare blocks after its gradients. Sets `gradients` to the gradients in
+// this rank's row.
 std::shared_ptr<GradientRows> make_rows(const layout::Range& range, Packing& packing, at::Tensor& gradients) {
   const std::int64_t row = layout::elements_with_spares(range);
   const int rank = packing.ranks().rank();

@@ -20,7 +20,8 @@ namespace reigen::tensor {
 
 class GradientRows {
  public:
-  // `spares` are this rank's; null: none. offsets[i]: where segment i begins in the range.
+  // `shares`: how the ranks divide the range. `spares`: the spare blocks of this rank; null: it has none. A segment is
+  // the place of one parameter in the range. offsets[i]: where segment i begins in the range.
   GradientRows(at::Tensor rows, const Shares& shares, std::shared_ptr<SpareBlocks> spares,
                const std::vector<std::int64_t>& offsets);
 
@@ -31,7 +32,7 @@ class GradientRows {
   bool awaits_average() const { return awaits_average_; }
   void set_awaits_average(bool awaits) { awaits_average_ = awaits; }
 
-  // Where in its row a gradient lies, in elements.
+  // Where in this rank's row the gradient `slot` lies, in elements.
   std::int64_t place_of(const at::Tensor& slot) const;
   // places[q · segments + i]: the place of segment i's gradient on rank q.
   void set_places(std::vector<std::int64_t> places);
@@ -40,7 +41,7 @@ class GradientRows {
   // all_reduce. `slot`: this rank's gradient.
   void average_into(std::size_t segment, const at::Tensor& slot, std::int64_t first, std::int64_t count,
                     void* mean) const;
-  // The same, written over this rank's gradient.
+  // Computes the same mean and writes it over this rank's gradient.
   void average(std::size_t segment, const at::Tensor& slot, std::int64_t first, std::int64_t count) const;
 
  private:

@@ -18,13 +18,14 @@ class GradientShare {
  public:
   GradientShare(std::int64_t count, at::ScalarType type) : made_(count, type) {}
 
-  // The memory in which backward's gradients lie.
+  // The memory in which the gradients lie from backward until they are averaged.
   TransientFlat& made() { return made_; }
 
-  // Makes the mark of the next segment. Called once for each segment, in order.
+  // Makes the mark of the next segment (the place of one parameter in the range). Called once for each segment, in
+  // order.
   void add_mark(at::IntArrayRef shape);
   bool is_marked(std::size_t segment, const at::Tensor& gradient) const;
-  // Makes the mark the `.grad` of the parameter.
+  // Sets `.grad` of the parameter to the segment's mark.
   void mark(std::size_t segment, const at::Tensor& parameter) const;
   // Makes `.grad` undefined. Returns whether `.grad` was the mark and the mark meant a gradient: a mark that the caller
   // zeroed in place means none.

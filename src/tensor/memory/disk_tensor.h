@@ -1,7 +1,7 @@
 // Tensors whose memory is an unnamed file. The kernel keeps as much of it in memory as there is room for, and writes
 // the rest to the disk. Disk blocks are allocated at once, so that a full disk is an error here and not a signal
 // later.
-// Thread rule: as a tensor's.
+// Thread rule: as for any tensor, one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,9 +13,9 @@
 
 namespace reigen::tensor {
 
-// A one-dimensional tensor of zeros. Disk blocks are allocated for elements [first, last); writes to other elements
-// may find the disk full. Throws IoError (exit code in parentheses): the directory is not there (66), not writable
-// (77), full, or on a disk whose files cannot be mapped (74).
+// A one-dimensional tensor of zeros. Disk blocks are allocated for elements [first, last); writes to other elements may
+// find the disk full. Throws IoError: with exit code 66 if the directory does not exist, with 77 if it is not writable,
+// and with 74 if the disk is full or its files cannot be mapped.
 at::Tensor disk_tensor(std::int64_t count, at::ScalarType type, const std::filesystem::path& directory,
                        std::int64_t first, std::int64_t last);
 

@@ -1,5 +1,6 @@
-// Provides the memory of flat buffers: private, common, or on the disk, as the layout says. All buffers of a model's
-// ranges come from one resource, which also counts their bytes: a run reports these bytes as its memory.
+// Provides the memory of flat buffers. As the layout says, it is private, common (one memory of all ranks), or on the
+// disk. All buffers of a model's ranges come from one resource, which also counts their bytes: a run reports these
+// bytes as its memory.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -21,11 +22,11 @@ struct FlatBuffer {
   std::int64_t count = 0;  // elements
   at::ScalarType type = at::kFloat;
   layout::Residence residence = {};
-  // The elements that this rank accounts for: its share of a common buffer, or the elements that it writes of another
-  // buffer. The rest of a buffer that is not common never takes memory.
+  // The elements [first, last) whose bytes are counted for this rank: its share of a common buffer, or the elements of
+  // a private buffer that it writes. The rest of a private buffer never takes memory.
   std::int64_t first = 0;
   std::int64_t last = 0;
-  bool travels = false;  // whether collectives use the buffer, which then is from Communicator::allocate
+  bool travels = false;  // whether collectives use the buffer; its memory is then from Communicator::allocate
 };
 
 class MemoryResource {
@@ -39,7 +40,7 @@ class MemoryResource {
   at::Tensor take(layout::Role role, const FlatBuffer& buffer);
   // Leaves the ranks' group: from now on no buffer may be taken that is common or that collectives use.
   void leave() { ranks_ = Communicator(); }
-  // Counts a tensor that was made elsewhere.
+  // Counts the bytes of a tensor whose memory take() did not provide.
   void note(layout::Role role, const at::Tensor& tensor, std::int64_t bytes);
   // The bytes of tensors that were taken or noted, and that still live.
   std::int64_t bytes(layout::Role role) const;

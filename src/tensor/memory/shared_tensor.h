@@ -12,13 +12,14 @@ namespace reigen::tensor {
 // A one-dimensional tensor of zeros, in memory from Communicator::allocate.
 at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type);
 
-// The same, as one memory of all ranks. Collective; throws BackendError where ranks share no memory.
+// As shared_tensor(), but all ranks get the same memory. Collective. Throws BackendError if the ranks share no memory.
 at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type);
 
 // A one-dimensional tensor of zeros, of this process alone. A page takes memory only when it is first written.
 at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type);
 
-// Makes `tensor` a shared_tensor() of this size and type, unless it is one.
+// Replaces `tensor` by a new shared_tensor() of `count` elements of this type, unless it has this size and type
+// already.
 void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type);
 
 }  // namespace reigen::tensor

@@ -1,4 +1,4 @@
-// A stream of LibTorch as the device's library knows it.
+// Gives the CUDA stream that a stream of LibTorch stands for.
 // Thread rule: any thread.
 #pragma once
 
@@ -6,7 +6,8 @@
 
 namespace reigen::tensor {
 
-// The stream as a cudaStream_t; null: the default stream. Throws BackendError where LibTorch is too old to say it.
+// The stream as a cudaStream_t; null: the default stream. Throws BackendError if LibTorch is too old to have
+// Stream::native_handle().
 void* native_handle(const c10::Stream& stream);
 
 }  // namespace reigen::tensor

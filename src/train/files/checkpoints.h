@@ -27,7 +27,7 @@ namespace reigen::train {
 
 class Checkpoints {
  public:
-  // give_up: called on every rank if saves keep failing in the middle of a run; must throw.
+  // `give_up`: the function to be called on every rank if saves keep failing in the middle of a run. It must throw.
   Checkpoints(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
               std::function<void()> give_up);
 
@@ -43,7 +43,8 @@ class Checkpoints {
   // Collective. Throws an Error with exit code 80 if the state is not finite. Such a state must not replace an older
   // checkpoint.
   void require_finite();
-  // Collective. Writes the lines of the steps, then saves the state. Throws as require_finite().
+  // Collective. Writes the lines of the steps, then saves the state. Throws the error of require_finite() if the state
+  // is not finite.
   void save();
   // Waits for the save in progress.
   void wait();

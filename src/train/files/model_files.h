@@ -18,8 +18,8 @@ class ModelFiles {
   ModelFiles(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, const Checkpoints& checkpoints,
              Outcome& outcome);
 
-  // Collective. Writes the weights of the newest step. If the run has ended and the disk lacks room, older
-  // checkpoints are deleted, but not the newest one. Errors are recorded in `outcome`.
+  // Collective. Writes the weights of the newest step. If the run has ended and the disk lacks room, older checkpoints
+  // are deleted, but not the newest one. Errors are recorded in `outcome` (outcome.h).
   void write();
   bool has_model() const { return has_model_; }  // model.safetensors was written
   // Collective. Whether an earlier process wrote these files and a summary, for this step or a later one.

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kLock = ".lock";
 
-// An output that cannot be created is never reported as a missing input (66).
+// An output that cannot be created is never reported as a missing input (exit code 66).
 [[noreturn]] void refuse(const std::string& what, int error) {
   const bool permission = error == EACCES || error == EPERM || error == EROFS;
   const bool full = error == ENOSPC || error == EDQUOT;

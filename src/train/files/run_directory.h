@@ -21,8 +21,8 @@ class MadeHere {
   MadeHere(const MadeHere&) = delete;
   MadeHere& operator=(const MadeHere&) = delete;
 
-  // Creates the folder and its missing parents. Throws IoError: 73 if a symbolic link on the path leads nowhere, 77
-  // without permission, 74 for other errors.
+  // Creates the folder and its missing parents. Throws IoError: with exit code 73 if a symbolic link on the path leads
+  // nowhere, with 77 if permission is missing, with 74 for other errors.
   void make_folder(const std::filesystem::path& path);
   // Call it for a file or folder that this start has just created.
   void note(const std::filesystem::path& path);
@@ -40,8 +40,9 @@ class MadeHere {
 class RunDirectory {
  public:
   // Creates the directory if it is missing and locks it for the lifetime of this object. Folders and files that it
-  // creates are noted in `made`. Throws IoError: 73 if another process trains in the directory (the text names it),
-  // or if the directory holds a run and `may_hold_run` is false; 77 or 74 if it cannot be written.
+  // creates are noted in `made`. Throws IoError with exit code 73 if another process trains in the directory (the text
+  // names the process), or if the directory holds a run and `may_hold_run` is false. Throws it with 77 or 74 if the
+  // directory cannot be written.
   RunDirectory(std::filesystem::path path, bool may_hold_run, MadeHere& made);
 
   const std::filesystem::path& path() const { return path_; }

@@ -22,13 +22,14 @@ class RunFiles {
   explicit RunFiles(Run& run) : run_(run) {}
 
   // Collective. Finds the run's directory and the checkpoint. Sets step, epoch and position of the run to those of the
-  // checkpoint. Throws on every rank, as find_resume_point does.
+  // checkpoint. If the run is to be resumed and no checkpoint can be used, throws the error of find_resume_point()
+  // (start/resume.h) on every rank.
   void find();
   struct Contents {
     data::SamplerOptions drawn_by;  // the samples that data.dump_order writes
     TextMap metadata;               // metadata of initial.safetensors
   };
-  // Collective. Takes the directory for this run and opens the files of `lines`. If the run is resumed from an older
+  // Collective. Locks the run's directory and opens the files of `lines`. If the run is resumed from an older
   // checkpoint, newer checkpoints are set aside. If saves_initial(), rank 0 must have all weights. If a start fails,
   // the files and folders that it made are removed. Throws IoError on every rank.
   void open(const Contents& contents, StepLines& lines);

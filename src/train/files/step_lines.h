@@ -21,7 +21,8 @@ class StepLines {
 
   // Opens the file of samples and writes the samples of the steps up to `done` again. Throws IoError.
   void open_order(const std::filesystem::path& path, const data::SamplerOptions& drawn_by, std::int64_t done);
-  // Opens metrics.jsonl and keeps the lines of the steps up to `done`. Throws as MetricsWriter.
+  // Opens metrics.jsonl and keeps the lines of the steps up to `done`. Throws IoError, and DataError if the file is not
+  // empty but lacks the line of step `done`.
   void open_metrics(const std::filesystem::path& path, std::int64_t done);
   void close();
   bool writes_order() const { return order_.has_value(); }

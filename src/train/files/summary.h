@@ -19,7 +19,7 @@ struct Summary {
   std::string backend = {};
   std::string precision = {};
   std::string strategy = {};
-  std::string shard = {};  // what the ranks divided (parallel.shard)
+  std::string shard = {};  // the kind of data that was sharded (parallel.shard)
   int world_size = 1;
   std::uint64_t bytes_given = 0;  // bytes that this rank sent to average gradients or weights (Strategy::bytes_given)
   std::int64_t steps = 0;

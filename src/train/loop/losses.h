@@ -1,5 +1,6 @@
-// Adds up the losses of all ranks in each step. If ranks step by themselves, the losses of several steps are added up
-// together, so that no rank waits for another in each step. Rank 0 writes and shows the losses.
+// Adds up the losses of all ranks in each step. With some strategies each rank steps with its own gradients. Then the
+// losses of several steps are added up together, so that no rank waits for another in each step. Rank 0 writes and
+// shows the losses.
 // Thread rule: the thread of its rank. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
@@ -23,7 +24,7 @@ class Losses {
   Losses(Run& run, const RunData& data, const TrainedModel& model, StepLines& lines)
       : run_(run), data_(data), model_(model), lines_(lines) {}
 
-  // If ranks step by themselves, they wait for each other at least once in this many steps.
+  // If each rank steps with its own gradients, the ranks wait for each other at least once in this many steps.
   static constexpr std::int64_t kTogether = 16;
 
   // Collective. Returns the loss of the global batch. `sum`: the sum of this rank's losses over its terms. Sets

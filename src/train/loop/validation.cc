@@ -17,7 +17,7 @@ namespace reigen::train {
 
 namespace {
 
-constexpr std::int64_t kCallsTogether = 16;  // calls between two checks for a request to stop
+constexpr std::int64_t kCallsTogether = 16;  // number of forwards between two checks for a request to stop
 
 }  // namespace
 
@@ -75,7 +75,7 @@ Scores Validation::score_some(const std::vector<std::int64_t>& indices) {
   return run_.task.score_of(samples);
 }
 
-// The number of calls that the rank with the most samples makes.
+// The number of forwards that the rank with the most samples makes.
 std::int64_t Validation::calls() const {
   const std::int64_t batch = run_.task.score_batch();
   std::int64_t most = 0;

@@ -61,7 +61,7 @@ struct Need {
     change(changed);
     return changed;
   }
-  // The same model on `ranks` ranks that divide everything and share no memory.
+  // What the same model needs on `ranks` ranks that shard parameters, gradients and states and share no memory.
   Need over_a_network(int ranks) const {
     return with([&](Need& changed) {
       changed.inputs.choices.sharding = layout::Sharding::kParameters;
@@ -73,7 +73,8 @@ struct Need {
 
 std::string text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
 
-// How many ranks over a network would fit, each with as much memory as one rank has here; 0: no number would.
+// The number of ranks on which the model would fit if they shard everything over a network, each with as much memory as
+// one rank has here. 0: it fits on no number of ranks.
 int ranks_that_fit(const Need& need, const Here& here, int least) {
   const auto room_of_one = here.room / static_cast<std::int64_t>(here.ranks.size());
   const auto fits = [&](int ranks) { return need.over_a_network(ranks).of_the_largest() <= room_of_one; };

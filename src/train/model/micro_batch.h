@@ -18,7 +18,8 @@ void seed_step(const Run& run);
 // The mean loss over the terms of the micro-batch. Without samples, the forward uses a stand-in sample of weight 0.
 at::Tensor loss_of(Run& run, const data::MicroBatch& part);
 
-// Calls backward on mean times the weight of the micro-batch in the batch, times the loss scale.
+// Calls backward on `mean` times the weight of the micro-batch in the batch, times the loss scale. `mean`: the result
+// of loss_of().
 void backward(TrainedModel& model, const at::Tensor& mean, const data::MicroBatch& part);
 
 }  // namespace reigen::train

@@ -32,13 +32,13 @@ std::vector<layout::StateSpec> states_of(const OptimConfig& config);
 
 class Optimization {
  public:
-  // Throws InvalidArgument (78) for options out of range and for patterns that match no parameter.
+  // Throws InvalidArgument with exit code 78 for options out of range and for patterns that match no parameter.
   Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length);
 
-  // Computes the norm of the gradients and checks them, if the result is needed before the step: to clip, to skip the
-  // step, or to find the rank to blame. (If ranks keep only the mean of the gradients, finding that rank means
-  // computing the step again, with unchanged weights.) Otherwise returns defaults, and step() checks the gradients as
-  // it reads them.
+  // look() computes the norm of the gradients and checks whether they are finite, if the result is needed before the
+  // step: to clip, to skip the step, or to find the rank whose gradients are not finite. (If ranks keep only the mean
+  // of the gradients, finding this rank means computing the step again, with unchanged weights.) Otherwise look()
+  // returns defaults, and step() checks the gradients while it reads them.
   struct Gradients {
     std::optional<double> norm = {};  // norm before clipping
     bool finite = true;
@@ -49,10 +49,11 @@ class Optimization {
   // The loss on which backward is to be called: with train.precision fp16 it is multiplied by the loss scale.
   at::Tensor scaled(const at::Tensor& loss) const;
 
-  // Steps with the gradients, drops them, and updates the average of the weights. With a loss scale, gradients that
-  // overflowed are dropped without a step. Returns the norm of the gradients, if it is known. If the returned `finite`
-  // is false, the weights are spoiled, and the gradients are not dropped. agree: the group whose ranks skip a step
-  // together although their gradients differ; null if there is no such group.
+  // Makes the optimizer's step, drops the gradients, and updates the average of the weights. `done`: the number of
+  // steps before this one. `gradients`: the result of look(). With a loss scale, gradients that overflowed are dropped
+  // without a step. Returns the norm of the gradients, if it is known. If the returned `finite` is false, the weights
+  // are spoiled, and the gradients are not dropped. agree: the group whose ranks skip a step together although their
+  // gradients differ; null if there is no such group.
   Gradients step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
   // Replaces a step: drops the gradients.
   void leave_out() { optimizer_->zero_grad(); }

@@ -30,7 +30,8 @@ class TrainedModel {
     std::int64_t global_batch = 0;
     std::int64_t samples_per_step = 0;
   };
-  // Collective. Throws as Trainer::fit.
+  // Collective. Makes wrapper and optimizer, and loads the checkpoint if there is one. Throws the errors that
+  // Trainer::fit() lists, with the same exit code on every rank.
   void make(const Start& start);
   // Removes wrapper and optimizer, so that the module is bare again. Drops gradients that no step has used.
   void release();
@@ -43,7 +44,7 @@ class TrainedModel {
   Optimization& optimization() { return *optimization_; }
   const Optimization& optimization() const { return *optimization_; }
 
-  // Whether ranks step by themselves. Then their losses are added up only after several steps.
+  // Whether each rank steps with its own gradients. Then the losses are added up only after several steps.
   bool ranks_differ() const { return parallel_ && parallel_->ranks_differ(); }
   // Whether weights are sharded over a network, so that no rank has all of them between steps.
   bool gathers() const { return parallel_ && parallel_->gathers(); }
@@ -59,7 +60,7 @@ class TrainedModel {
   std::vector<tensor::NamedTensor> state() const;
   // Bytes of all weights of the model, as if one rank held them all.
   std::int64_t whole_weights() const;
-  // Seconds that this rank has spent in exchanges of weights with the other ranks so far.
+  // Seconds that this rank has spent so far in waiting for other ranks and in calls that exchange weights with them.
   double seconds_met() const;
   // Names and sizes of the layout's axes, for checkpoints.
   const std::vector<std::pair<std::string, std::int64_t>>& mesh() const { return mesh_; }

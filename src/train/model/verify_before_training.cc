@@ -23,8 +23,8 @@ std::string left_out(const Config& config, const Communicator& world) {
   // real difference.
   const std::string& precision = config.train.precision;
   if (precision == "bf16" || precision == "fp16") parts.push_back("in fp32 instead of train.precision " + precision);
-  // Shared weights have the same bits as own weights, but ranks that share them cannot each train alone. Strategies
-  // give other results than one process by design.
+  // Weights in memory of several ranks get the same bits as weights of which each rank has its own copy. But ranks with
+  // one common copy cannot each train alone. Strategies give other results than one process by design.
   if (data_parallel_options(config.parallel, world).shard != parallel::Shard::kNone) parts.push_back("without shards");
   const std::string& strategy = config.parallel.strategy.name;
   if (strategy != ParallelConfig{}.strategy.name) parts.push_back("without parallel.strategy " + strategy);

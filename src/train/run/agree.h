@@ -9,8 +9,9 @@
 
 namespace reigen::train {
 
-// Collective. As comm::attempt(): every rank throws the first rank's error, which is_common(). Errors of LibTorch and
-// other exceptions get the text of failure_of().
+// Collective. Runs body() on every rank. If body() throws on some ranks, every rank throws the error of the lowest of
+// them, marked as is_common() (every rank has it). `what`: the name of the work, for the tag of the call. Errors of
+// LibTorch and other exceptions get the text of failure_of() (failure.h).
 void together(const Communicator& world, const char* what, const std::function<void()>& body);
 
 // Marks `error` as one that every rank throws at the same place: `throw common(Error(code, text))`.

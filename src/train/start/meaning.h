@@ -1,4 +1,5 @@
-// The meaning of a run's data (data/meaning.h), in the form that checkpoints and model files store.
+// The meaning of a run's data, such as the names of its classes, in the form that checkpoints and model files store.
+// One piece of the meaning is a fact (data/meaning.h).
 // Thread rule: no shared state.
 #pragma once
 
@@ -18,14 +19,15 @@ TextMap to_text(const data::Meaning& meaning);
 struct Difference {
   std::string fact;           // name of the fact
   std::string text;           // "class 3 is 'cat', it was 'dog'"
-  bool is_told_only = false;  // true: no reason to refuse the data
+  bool is_told_only = false;  // true: the user is told, but the data are not refused
 };
 
-// The differences between the meaning of the data `now` and the stored texts `then`. A fact that only one of the two
-// has is a difference. Empty if `then` has no fact at all: an earlier version wrote it, or the data had no meaning.
+// The differences between the meaning of the data `now` and the stored texts `then`. A fact that is only in `now` or
+// only in `then` is a difference. The result is empty if `then` has no fact at all: an earlier version wrote it, or the
+// data had no meaning.
 std::vector<Difference> differences(const data::Meaning& now, const TextMap& then);
 
-// Joins the texts in one line, and splits the line again.
+// to_line() joins the texts in one line. from_line() splits the line again.
 std::string to_line(const TextMap& texts);
 TextMap from_line(const std::string& line);
 

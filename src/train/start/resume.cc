@@ -28,7 +28,8 @@ bool is_noted(const std::string& key) {
   return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" || key == "data.path";
 }
 
-// As is_noted(). If the schedule has an end, the options that set the number of steps are noted too.
+// As is_noted(). If `schedule` (the name of the learning rate's schedule) has an end, the options that set the number
+// of steps are noted too.
 bool is_noted_for(const std::string& key, const std::string& schedule) {
   const bool has_end =
       schedule != "constant" && schedule != "step" && schedule != "multi_step" && schedule != "not set";

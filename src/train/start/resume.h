@@ -25,8 +25,8 @@ struct ResumePoint {
   std::vector<std::filesystem::path> unreadable = {};  // damaged checkpoints that could not be read from the disk
 };
 
-// Interprets run.resume together with run.dir. Throws InvalidArgument 78 (run.resume is true without run.dir),
-// IoError 66 (nothing to resume from), DataError 65 (only damaged checkpoints).
+// Interprets run.resume together with run.dir. Throws InvalidArgument with exit code 78 if run.resume is true without
+// run.dir, IoError with 66 if there is nothing to resume from, and DataError with 65 if all checkpoints are damaged.
 ResumePoint find_resume_point(const Config& config);
 
 // The number of steps of a run that ended, read from its summary.json; -1 if there is none.
@@ -35,9 +35,9 @@ std::int64_t steps_of_summary(const std::filesystem::path& path);
 // The options of a run that its checkpoints store.
 std::map<std::string, std::string> options_of(const Config& config, const std::string& task, std::int64_t samples);
 
-// Throws InvalidArgument (78) naming the first option whose change would make this another run, or the differences of
-// the data from those of the checkpoint. Returns notes on changes that are allowed (learning rate; with
-// data.may_differ, the data).
+// Throws InvalidArgument with exit code 78 if an option has changed whose change would make this another run, or if the
+// data differ from those of the checkpoint. The error names the option or the differences. Returns notes on changes
+// that are allowed (learning rate; with data.may_differ, the data).
 std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
                                             const data::Meaning& meaning, std::optional<std::int64_t> global_batch);

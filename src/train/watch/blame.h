@@ -14,12 +14,13 @@ class Blame {
  public:
   Blame(Run& run, TrainedModel& model) : run_(run), model_(model) {}
 
-  // Collective. Call it before the weights step. loss: the loss of this rank. If the gradients are averages already,
-  // each rank computes its own gradients again. This overwrites the averages, so the step must not go on.
+  // Collective. Call it before the optimizer changes the weights. loss: the loss of this rank. Returns a text that says
+  // on which ranks and in which parameters the values are not finite. If the gradients are averages already, each rank
+  // computes its own gradients again. This overwrites the averages, so the optimizer must not step afterwards.
   std::string of_step(double loss, const data::Batch& batch);
-  // Collective. For gradients that are not averaged: looks at the gradients of each rank.
+  // Collective. As of_step(), for gradients that are not averaged: looks at the gradients of each rank.
   std::string of_own_gradients();
-  // Looks at the loss, weights and gradients of this rank alone.
+  // As of_step(), but looks at the loss, weights and gradients of this rank alone.
   std::string of_this_rank(double loss);
 
  private:

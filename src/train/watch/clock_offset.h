@@ -10,7 +10,7 @@
 namespace reigen::train {
 
 struct RoundTrip {
-  std::int64_t left = 0;      // this rank's clock when the question left
+  std::int64_t left = 0;      // this rank's clock when it sent the question
   std::int64_t answered = 0;  // the other rank's clock when it answered
   std::int64_t returned = 0;  // this rank's clock when the answer arrived
 };

@@ -1,9 +1,9 @@
 // Handles a step whose loss or gradients are not finite, according to train.not_finite: the run ends, the step is
 // skipped, or the run goes back to its newest checkpoint and leaves the batch out.
 //
-// If all ranks hold the same weights, every rank calls meet() for the same step, before any weight has changed. If
-// ranks step by themselves, only the rank with the bad step throws (require_own), and the end of that rank ends the
-// others.
+// If all ranks hold the same weights, every rank calls meet() for the same step, before any weight has changed. If each
+// rank steps with its own gradients, only the rank with the bad step throws (require_own), and the end of that rank
+// ends the other ranks.
 // Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
@@ -38,12 +38,13 @@ class NotFinite {
 
   // Call it before each step.
   void begin_step();
-  // Collective. loss: of all ranks; own: mean loss of this rank. Returns if the step is to be skipped, else throws.
+  // Collective. loss: the loss of the global batch, over all ranks; own: the mean loss of this rank. Returns if the
+  // step is to be skipped, else throws.
   void meet(double loss, const Optimization::Gradients& gradients, const data::Batch& batch, double own);
-  // Collective. As meet(), but called after the weights have stepped. Then only each rank's own gradients can show
-  // which rank is to blame.
+  // Collective. As meet(), but called after the optimizer has changed the weights. Then only each rank's own gradients
+  // can show which rank is to blame.
   void meet_after_step(const data::Batch& batch);
-  // For ranks that step by themselves. Throws if the loss or the gradients of this rank are not finite.
+  // For ranks that step with their own gradients. Throws if the loss or the gradients of this rank are not finite.
   void require_own(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
   // Replaces the optimizer's step: drops the gradients and resets the buffers to their values before the forward.
   void skip();
