@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <system_error>
 
+#include "base/environment.h"
 #include "device/cuda_runtime.h"
 #include "device/kernels.h"
 #include "reigen/base/error.h"
@@ -72,8 +72,8 @@ void ask_gpus(Found& found) {
   int count = 0;
   const int code = cuda_runtime().get_device_count(&count);
   if (code != kCudaSuccess || count == 0) {
-    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    const std::string shown = visible == nullptr ? "" : fmt::format(", CUDA_VISIBLE_DEVICES=\"{}\"", visible);
+    const auto visible = base::get_environment("CUDA_VISIBLE_DEVICES");
+    const std::string shown = visible ? fmt::format(", CUDA_VISIBLE_DEVICES=\"{}\"", *visible) : "";
     throw BackendError(Report{.what = "no GPU is visible",
                               .got = (code != kCudaSuccess ? cuda_runtime().get_error_string(code) : "0 GPUs") + shown,
                               .expected = "a GPU, and a driver at least as new as the CUDA runtime",
@@ -90,10 +90,10 @@ void ask_gpus(Found& found) {
 }
 
 bool serves_mps() {
-  const char* const folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
   std::error_code none;
-  return std::filesystem::exists(std::filesystem::path(folder != nullptr ? folder : "/tmp/nvidia-mps") / "control",
-                                 none);
+  std::filesystem::path folder = std::filesystem::temp_directory_path(none) / "nvidia-mps";
+  if (const auto told = base::get_environment("CUDA_MPS_PIPE_DIRECTORY")) folder = *told;
+  return std::filesystem::exists(folder / "control", none);
 }
 
 }  // namespace

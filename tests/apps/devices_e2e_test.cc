@@ -32,10 +32,9 @@ TEST(Devices, AnArgumentIsRefused) {
 #ifdef STAND_IN
 TEST(Devices, EveryGpuIsListed) {
   const Ran ran = devices({}, {"LD_LIBRARY_PATH=" STAND_IN});
-  EXPECT_THAT(ran.out,
-              AllOf(HasSubstr("CUDA runtime  13.0"), HasSubstr("runs CUDA up to 13.1"),
-                    HasSubstr("0    Stand-in  0000:00:00.0  9.0         16.0 GiB  4           shared  1, 2, 3"),
-                    HasSubstr("7    Stand-in  0000:07:00.0")));
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("CUDA runtime  13.0"), HasSubstr("runs CUDA up to 13.1"),
+                             HasSubstr("0    Stand-in  0000:00:00.0  9.0         16 GiB  4           shared  1, 2, 3"),
+                             HasSubstr("7    Stand-in  0000:07:00.0")));
 }
 
 TEST(Devices, WhatIsMissingIsNamedWithItsCure) {
