@@ -254,7 +254,7 @@ Rows checked_splits(const at::Tensor& tensor, const Rows& splits, int ranks) {
              .fix = "give one number of rows for every rank"});
 }
 
-// ---- One rank's tensor
+// ---- Sum on one rank
 
 at::Tensor sum_at_root(const at::Tensor& tensor, int root, const Communicator& world) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {

@@ -3,10 +3,9 @@
 //   optimizer.set_lr(optim::scheduled_lr(1e-3, step, {.kind = optim::Schedule::kCosine, .warmup_steps = 100,
 //                                                     .total_steps = 10000}));
 //
-// Steps count from 0. Each function below gives a factor of the learning rate. A function with an end runs over `steps`
-// steps and keeps its last value after them. The names are those of PyTorch (torch.optim.lr_scheduler) where PyTorch
-// has the schedule.
-// Thread rule: pure functions.
+// Steps count from 0. Functions that take `lr` return a learning rate; the others return a factor of it. A function
+// with an end runs over `steps` steps and keeps its last value after them. The names are those of PyTorch
+// (torch.optim.lr_scheduler) where PyTorch has the schedule. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,8 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-constexpr int kTagShown = 38;                           // characters of the user's tag after the hash of the call
+// The call of a stage has a tag: the hash of the user's call, and at most so many characters of the user's tag.
+constexpr int kTagShown = 38;
 constexpr auto kNamedWithin = std::chrono::seconds(2);  // how long the control channel may take to name a mismatch
 
 Part& part_of(Group& group, int other) {
@@ -53,7 +54,8 @@ void Collective::keep_or_throw() {
 }
 
 // Gives the turn to the next collective if this one has the turn, and no call over the network is left to begin. A call
-// has begun when it lets a later call go on: MPI requires that all ranks begin its collectives in one order.
+// counts as begun after its backend has returned kPassedOn or kDone, so that the next call may start. The turn exists
+// because MPI requires that all ranks begin its collectives in the same order.
 void Collective::pass_turn() {
   if (group_.network_turn != sequence_) return;
   const auto begin = stages_.begin() + static_cast<std::ptrdiff_t>(stage_ + (has_begun_ ? 1 : 0));
@@ -68,7 +70,8 @@ void Collective::next_stage() {
   stage_ += 1;
 }
 
-// Advances the call of the stage in its part. Returns kBlocked also while another collective has the turn.
+// Starts, posts or advances the call of the current stage, in the smaller group (Part) that makes this call. Returns
+// kBlocked also while another collective has the turn.
 Step Collective::advance_stage() {
   Part& part = part_of_stage();
   if (!running_) {
@@ -133,7 +136,8 @@ Step Collective::move() {
   return Step::kMoved;
 }
 
-// The next check_peers() throws the error, and names the calls that differ.
+// Keeps the error, and asks the control channel which calls differ. A later check_peers() throws the answer of the
+// channel, or after kNamedWithin this error.
 void Collective::note_difference(const CollectiveMismatch& error) const {
   if (differs_since_) return;
   differs_since_ = Deadline::Clock::now();
@@ -142,8 +146,8 @@ void Collective::note_difference(const CollectiveMismatch& error) const {
 }
 
 void Collective::check_peers(std::chrono::nanoseconds waited) const {
-  // If the control channel has found no difference in this time, the users made the same call on all ranks. Then the
-  // error of the part must say what differs.
+  // If the control channel has found no difference in this time, the users made the same call on all ranks. Then only
+  // the calls differ that this library made in the part, and the error of the part says how.
   if (differs_since_ && Deadline::Clock::now() - *differs_since_ > kNamedWithin) throw CollectiveMismatch(difference_);
   group_.control.check(call_, sequence_, waited);
   if (!running_ || differs_since_) return;

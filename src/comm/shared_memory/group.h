@@ -63,8 +63,8 @@ class Group {
     auto* const behind = reinterpret_cast<std::byte*>(&page_of(owner)) + sizeof(RankPage);
     return reinterpret_cast<PairBox*>(behind)[other];
   }
-  // The address of `location` in this process. Throws IoError when the owner is gone, InvalidArgument when this rank
-  // has released common memory that another rank passes to a call.
+  // The address of `location` in this process. Throws IoError when the owner is gone. Throws
+  // InvalidArgument when `location` is in memory of allocate_shared() that this rank has released already.
   std::byte* resolve(int rank, const Location& location);
   Heap& heap() { return *heap_; }
   // Null: the group's memory is host memory.
@@ -89,8 +89,9 @@ class Group {
 
   // Checks the ranks for the operation `what`, which waits. `need`: what the operation waits for now. `last`: the last
   // condition of the operation; a rank that meets it has done its part, and may leave the group or die. Throws when a
-  // rank that does not meet `last` has died or left. Throws when a rank that does not meet `need` has stopped, or when
-  // the wait for such ranks has lasted too long. Throws when a rank for which `through` does not hold has aborted.
+  // rank that does not meet `last` has died or left. Throws when a rank that does not meet `need` lives but gives no
+  // heartbeat, or when the wait for such ranks has lasted too long. Throws when a rank for which `through` does not
+  // hold has aborted.
   void check(const Need& need, const Need& last, const Through& through, const std::string& what,
              std::chrono::nanoseconds waited);
   // The same checks for one rank, for which the operation `what` waits.
@@ -104,8 +105,8 @@ class Group {
   void leave();
   void publish_abort(const AbortCause& cause);
   const base::CoreShare& core_share() const { return core_share_; }
-  // inline_bytes(): the bytes that every rank can store next to a call. inlined(): the place where `rank` stores the
-  // bytes of call `sequence`. The same place was used kInlineSlots calls before.
+  // inline_bytes(): how many bytes of a call's input every rank can store in its page, beside the call. inlined(): the
+  // place where `rank` stores the bytes of call `sequence`. The same place was used kInlineSlots calls before.
   std::size_t inline_bytes() const { return inline_bytes_; }
   std::byte* inlined(int rank, std::uint64_t sequence) const;
   // Called when this rank posts a call: remembers its order among the calls of all lanes.

@@ -176,8 +176,8 @@ void Join::throw_unreachable(int rank, const Announcement& own, const Announceme
       .got = reasons.empty() ? "no address that other machines can reach" : fmt::format("{}", fmt::join(reasons, "; ")),
       .expected = "a connection to one of its addresses",
       .fix = "open the firewall between the hosts, or name the interface that both share (REIGEN_TCP_INTERFACE=eth0)"};
-  // If every address refuses at once, the rank no longer listens and has ended. When a group is split, its ranks have
-  // reached each other before, so a rank that cannot be reached is lost too.
+  // If every address refused the connection immediately, nobody listens there any more: the rank has ended. When a
+  // group is split, its ranks have reached each other before, so a rank that cannot be reached is lost too.
   const bool ended =
       !refusals.empty() && std::all_of(refusals.begin(), refusals.end(), [](const auto& r) { return r.at_once; });
   if (ended) report.fix = "nobody listens there any more: see what that rank printed";
@@ -217,7 +217,7 @@ void Join::refuse_other_versions(const std::vector<int>& missing) {
   }
 }
 
-// The exchanges below count ranks up to the size of the group, so all ranks must have the same size.
+// Every later exchange waits for as many ranks as options_.size says, so the ranks must first agree on this number.
 void Join::refuse_other_size() {
   const std::string first =
       forming_.store().compare_and_set("size", std::nullopt, fmt::format("{} {}", options_.size, options_.rank));

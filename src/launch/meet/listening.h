@@ -10,11 +10,10 @@
 namespace reigen::launch {
 
 // For rank 0: the numeric addresses of this machine on which it listens, at least one, none twice. Rank 0 itself
-// connects to the first. The list contains the addresses of this machine to which master_address resolves here. In
-// addition it contains
-//   if all ranks are here, or the address is the loopback for all ranks    the loopback
-//   else                                                                   every address of this machine, because other
-//                                                                          ranks may resolve the name to another one
+// connects to the first. The list contains the addresses of this machine to which master_address resolves here. If
+// all ranks are on this machine, or every rank reads master_address as its own machine (means_one_host()), the list
+// also contains the loopback. Otherwise it also contains every address of this machine, because other ranks may resolve
+// master_address to another of these addresses.
 // "0.0.0.0" or "::" is in the list only if it was given as master_address. Warns if master_address names another
 // machine, or a host without an address, because the other ranks look for rank 0 there.
 std::vector<std::string> places_to_listen(const Environment& environment);

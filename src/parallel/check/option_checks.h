@@ -25,8 +25,8 @@ std::vector<std::string> describe_options(const DataParallelOptions& options, co
 // check_options() and require_shard_possible() throw InvalidArgument for options that are not possible. If the options
 // are equal on all ranks, every rank throws. `sharers`: the number of ranks between which tensors are sharded.
 void check_options(const DataParallelOptions& options, int sharers);
-// Throws if the options choose a kind of sharding that is not possible with these ranks or with the strategy.
-// `strategy`: the description of the strategy, which the error shows.
+// Throws if the options choose a kind of sharding that is not possible with the number of ranks in `world`, or with the
+// strategy (strategies.h) that the options choose. `strategy`: this strategy as text, for the error.
 void require_shard_possible(const DataParallelOptions& options, const Communicator& world, const std::string& strategy);
 
 }  // namespace reigen::parallel

@@ -15,13 +15,14 @@
 
 namespace reigen::train {
 
-// Collective. The needed bytes follow from the layout that `inputs` choose. The choices of `inputs` must include the
-// states of the optimizer. The bytes of the weights of `module` that have memory already are added to the room that is
-// free. The copies of checkpoint.asynchronous are counted too. So are the whole gradients that are kept between
-// micro-batches, if a rank's `samples` in a step exceed one micro-batch. Ranks that draw from the same memory of a
-// machine are added up. Activations are not counted, nor are the weights and gradients of the units that compute. If
-// the bytes do not fit, throws on every rank an error with exit code 71 that is_common() (every rank has it). The error
-// says how much is needed and available, which limit applies, and which sharding or number of ranks would fit.
+// Collective. The needed bytes follow from the layout that `inputs` choose. `inputs` must list the states of the
+// optimizer, or these are not counted. The needed bytes include weights of `module` that are allocated already, so the
+// bytes of these weights count as free. The copies of checkpoint.asynchronous are counted too. So are the whole
+// gradients that are kept between micro-batches, if a rank's `samples` in a step exceed one micro-batch. Ranks that
+// draw from the same memory of a machine are added up. Not counted are activations, and the whole weights and gradients
+// that a sharded unit has while it computes. If the bytes do not fit, every rank throws the same error, with exit code
+// 71 and is_common() true. The error says how much is needed and available, which limit applies, and which sharding or
+// number of ranks would fit.
 void require_room(
     const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config, std::int64_t samples,
     const Communicator& world,
