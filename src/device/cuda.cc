@@ -33,7 +33,7 @@ int choose_cuda(int wanted, int rank) {
     throw BackendError(Report{.what = "no CUDA device is visible",
                               .got = code != kCudaSuccess ? cuda_runtime().get_error_string(code) : "0 devices",
                               .expected = "a GPU for each rank",
-                              .fix = "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or stay with the cpu"});
+                              .fix = "`reigen devices` says what is missing; or stay with the cpu"});
   }
   return (wanted >= 0 ? wanted : rank) % count;
 }
