@@ -12,6 +12,8 @@ if(REIGEN_TORCH_FAULT)
   message(FATAL_ERROR "${REIGEN_TORCH_FAULT}\nscripts/build installs it under build/; -DREIGEN_WITH_TORCH=OFF builds only what does not need it.")
 endif()
 message(STATUS "LibTorch ${REIGEN_TORCH_VERSION}: ${REIGEN_TORCH}")
+# Not empty if LibTorch tells the CUDA stream of a c10::Stream.
+file(STRINGS "${REIGEN_TORCH}/include/c10/core/Stream.h" REIGEN_TORCH_TELLS_STREAMS REGEX "native_handle")
 include("${CMAKE_CURRENT_LIST_DIR}/reigen_bundle_torch.cmake")
 
 # LibTorch's headers include omp.h. It comes with g++, but is a separate package for clang.

@@ -41,10 +41,14 @@ int choose_cuda(int wanted, int rank) {
 std::string place_of(int device) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("host {}, GPU {}", host.data(), bus_of(device));
+}
+
+std::string bus_of(int device) {
   std::array<char, 32> bus{};
   check(cuda_runtime().device_get_pci_bus_id(bus.data(), static_cast<int>(bus.size()), device),
         "cudaDeviceGetPCIBusId");
-  return fmt::format("host {}, GPU {}", host.data(), bus.data());
+  return bus.data();
 }
 
 OnDevice::OnDevice(int device) {

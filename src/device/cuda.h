@@ -17,6 +17,8 @@ namespace reigen::device {
 int choose_cuda(int wanted, int rank);
 // "host a, GPU 0000:3b:00.0".
 std::string place_of(int device);
+// "0000:3b:00.0".
+std::string bus_of(int device);
 
 // Makes `device` current on this thread as long as the object lives.
 class OnDevice {

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "base/environment.h"
-#include "device/cuda_runtime.h"
+#include "device/cuda.h"
 #include "device/kernels.h"
 #include "reigen/base/error.h"
 
@@ -48,10 +48,7 @@ Gpu gpu_at(int index, int count) {
   std::array<char, 256> text{};
   check(cuda_driver().device_get_name(text.data(), static_cast<int>(text.size()), index), "cuDeviceGetName");
   gpu.name = text.data();
-  text = {};
-  check(cuda_runtime().device_get_pci_bus_id(text.data(), static_cast<int>(text.size()), index),
-        "cudaDeviceGetPCIBusId");
-  gpu.bus = text.data();
+  gpu.bus = bus_of(index);
   std::size_t bytes = 0;
   check(cuda_driver().device_total_memory(&bytes, index), "cuDeviceTotalMem");
   gpu.bytes = bytes;

@@ -29,20 +29,42 @@ Call sum_of(std::vector<float>& data) {
           .op = ReduceOp::kSum};
 }
 
+// Drives operations of a backend by hand.
+class ByHand {
+ public:
+  explicit ByHand(Rank& r) {
+    comm::GroupOptions options = options_of(r);
+    options.backend = "hierarchical";
+    options.machine_id = std::to_string(r.rank() % 2);
+    backend_ = comm::hierarchical::make_backend(options);
+  }
+  ~ByHand() { backend_->leave(); }
+  Operation& start(const Call& call) {
+    operations_.push_back(backend_->start(call, operations_.size()));
+    return *operations_.back();
+  }
+  comm::Backend& backend() { return *backend_; }
+  static bool completes(Operation& operation) {
+    bool done = false;
+    return comes_true([&] { return done = done || operation.advance() == Step::kDone; });
+  }
+
+ private:
+  std::unique_ptr<comm::Backend> backend_;
+  std::vector<std::unique_ptr<Operation>> operations_;
+};
+
 // Without an engine. Each of two machines has one rank. Rank 0 drives the first call until it waits for rank 1, then
 // rank 1 does the same, and from then on both drive only the second call. The kernel's buffers do not hold the first.
 TEST(HierarchicalLanes, ACallMovesWhileTheOneBeforeItWaits) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     constexpr std::size_t kCount = std::size_t{12} << 20;
-    comm::GroupOptions options = options_of(r);
-    options.backend = "hierarchical";
-    options.machine_id = std::to_string(r.rank());
-    const auto backend = comm::hierarchical::make_backend(options);
+    ByHand hand(r);
     std::vector<float> long_data(kCount, static_cast<float>(r.rank() + 1));
     std::vector<float> data(1000, static_cast<float>(r.rank() + 1));
     const Call calls[] = {sum_of(long_data), sum_of(data), sum_of(data)};
-    std::vector<std::unique_ptr<Operation>> operations;
-    for (std::uint64_t i = 0; i < 3; ++i) operations.push_back(backend->start(calls[i], i));
+    std::vector<Operation*> operations;
+    for (const Call& call : calls) operations.push_back(&hand.start(call));
     ASSERT_TRUE(operations[0]->try_post());
     ASSERT_TRUE(operations[1]->try_post());
     EXPECT_FALSE(operations[2]->try_post()) << "both lanes are taken";
@@ -59,13 +81,11 @@ TEST(HierarchicalLanes, ACallMovesWhileTheOneBeforeItWaits) {
       if (i == 2) {
         ASSERT_TRUE(operations[i]->try_post());
       }
-      bool done = false;
-      ASSERT_TRUE(comes_true([&] { return done = done || operations[i]->advance() == Step::kDone; }));
+      ASSERT_TRUE(ByHand::completes(*operations[i]));
     }
     EXPECT_EQ(long_data, std::vector<float>(kCount, 3));
     EXPECT_EQ(data, std::vector<float>(1000, 6));
     meet(r, "done");
-    backend->leave();
   });
 }
 
@@ -112,31 +132,6 @@ TEST(HierarchicalLanes, ManyCallsInFlightGiveWhatOneAtATimeGives) {
     }
   });
 }
-
-// Drives operations of a backend by hand.
-class ByHand {
- public:
-  explicit ByHand(Rank& r) {
-    comm::GroupOptions options = options_of(r);
-    options.backend = "hierarchical";
-    options.machine_id = std::to_string(r.rank() % 2);
-    backend_ = comm::hierarchical::make_backend(options);
-  }
-  ~ByHand() { backend_->leave(); }
-  Operation& start(const Call& call) {
-    operations_.push_back(backend_->start(call, operations_.size()));
-    return *operations_.back();
-  }
-  comm::Backend& backend() { return *backend_; }
-  static bool completes(Operation& operation) {
-    bool done = false;
-    return comes_true([&] { return done = done || operation.advance() == Step::kDone; });
-  }
-
- private:
-  std::unique_ptr<comm::Backend> backend_;
-  std::vector<std::unique_ptr<Operation>> operations_;
-};
 
 // Rank 3 completes both calls and then ends the group. Rank 0 hears of the end before it completes the first call; the
 // data of both calls are there.
