@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
+#include "base/environment.h"
 #include "reigen/base/bytes.h"
 
 namespace reigen::device {
@@ -30,12 +32,18 @@ int choose_cuda(int wanted, int rank) {
   int count = 0;
   const int code = cuda_runtime().get_device_count(&count);
   if (code != kCudaSuccess || count == 0) {
-    throw BackendError(Report{.what = "no CUDA device is visible",
-                              .got = code != kCudaSuccess ? cuda_runtime().get_error_string(code) : "0 devices",
-                              .expected = "a GPU for each rank",
-                              .fix = "`reigen devices` says what is missing; or stay with the cpu"});
+    throw BackendError(no_gpu(code, "`reigen devices` says what is missing; or stay with the cpu"));
   }
   return (wanted >= 0 ? wanted : rank) % count;
+}
+
+Report no_gpu(int code, std::string fix) {
+  const auto visible = base::get_environment("CUDA_VISIBLE_DEVICES");
+  const std::string shown = visible ? fmt::format(", CUDA_VISIBLE_DEVICES=\"{}\"", *visible) : "";
+  return {.what = "no GPU is visible",
+          .got = (code != kCudaSuccess ? cuda_runtime().get_error_string(code) : "0 GPUs") + shown,
+          .expected = "a GPU, and a driver at least as new as the CUDA runtime",
+          .fix = std::move(fix)};
 }
 
 std::string place_of(int device) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "device/cuda_runtime.h"
+#include "reigen/base/error.h"
 #include "reigen/device/device.h"
 
 namespace reigen::device {
@@ -15,6 +16,8 @@ namespace reigen::device {
 // rank only one), or `rank` modulo that number if `wanted` is negative. Throws BackendError with exit code 69
 // if no device is visible or CUDA is not installed.
 int choose_cuda(int wanted, int rank);
+// The report that no GPU is visible. `code` is the answer of cudaGetDeviceCount, `fix` what the user can do here.
+Report no_gpu(int code, std::string fix);
 // "host a, GPU 0000:3b:00.0".
 std::string place_of(int device);
 // "0000:3b:00.0".

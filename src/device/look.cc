@@ -69,12 +69,7 @@ void ask_gpus(Found& found) {
   int count = 0;
   const int code = cuda_runtime().get_device_count(&count);
   if (code != kCudaSuccess || count == 0) {
-    const auto visible = base::get_environment("CUDA_VISIBLE_DEVICES");
-    const std::string shown = visible ? fmt::format(", CUDA_VISIBLE_DEVICES=\"{}\"", *visible) : "";
-    throw BackendError(Report{.what = "no GPU is visible",
-                              .got = (code != kCudaSuccess ? cuda_runtime().get_error_string(code) : "0 GPUs") + shown,
-                              .expected = "a GPU, and a driver at least as new as the CUDA runtime",
-                              .fix = "look at nvidia-smi; in a container, start it with --gpus all"});
+    throw BackendError(no_gpu(code, "look at nvidia-smi; in a container, start it with --gpus all"));
   }
   for (int index = 0; index < count; ++index) found.gpus.push_back(gpu_at(index, count));
   const bool usable =

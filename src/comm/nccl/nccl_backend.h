@@ -9,7 +9,7 @@
 
 namespace reigen::comm::nccl {
 
-// Throws BackendError (exit code 69) when this build has no NCCL or no CUDA device is visible.
+// Throws BackendError (exit code 69) when this build has no NCCL or no GPU is visible.
 std::unique_ptr<Backend> make_backend(const GroupOptions& options);
 
 }  // namespace reigen::comm::nccl
