@@ -188,9 +188,22 @@ void require_optimization(const Config& config) {
   check_optimization(config);
 }
 
+std::optional<Device> device_of(const TrainConfig& config) {
+  if (config.device == "auto") return std::nullopt;
+  try {
+    return parse_device(config.device);
+  } catch (const InvalidArgument&) {
+    throw InvalidArgument(Report{.what = "train.device is not the name of a device",
+                                 .got = config.device,
+                                 .expected = "cpu, cuda, cuda:0, cuda:1, ..., or auto",
+                                 .fix = "correct train.device; `reigen devices` lists the GPUs"});
+  }
+}
+
 void require_consistent(const Config& config) {
   Config copy = config;
   require_owned(fields(copy));
+  device_of(config.train);
   check_optimization(config);
   require_strategy(config);
   require_shard(config);

@@ -1,11 +1,13 @@
 // Rules for combinations of options, and options that are lists written as text.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "reigen/config/config.h"
+#include "reigen/device/device.h"
 
 namespace reigen::config {
 
@@ -21,6 +23,9 @@ std::vector<std::string> items_of(const std::string& key, const std::string& lis
 
 // Parses optim.lr_factors: "head.*=10, body.*=0.1". Throws InvalidArgument.
 std::vector<std::pair<std::string, double>> lr_factors_of(const OptimConfig& config);
+
+// The value of train.device; nullopt: auto. Throws InvalidArgument.
+std::optional<Device> device_of(const TrainConfig& config);
 
 // Whether each rank can average its share of the gradients in its step. False if an option is set that needs an
 // exchange of gradients in buckets.

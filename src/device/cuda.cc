@@ -37,6 +37,15 @@ int choose_cuda(int wanted, int rank) {
   return (wanted >= 0 ? wanted : rank) % count;
 }
 
+bool has_gpu() {
+  try {
+    int count = 0;
+    return cuda_runtime().get_device_count(&count) == kCudaSuccess && count > 0;
+  } catch (const BackendError&) {
+    return false;  // no runtime
+  }
+}
+
 Report no_gpu(int code, std::string fix) {
   const auto visible = base::get_environment("CUDA_VISIBLE_DEVICES");
   const std::string shown = visible ? fmt::format(", CUDA_VISIBLE_DEVICES=\"{}\"", *visible) : "";

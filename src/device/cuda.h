@@ -16,6 +16,8 @@ namespace reigen::device {
 // rank only one), or `rank` modulo that number if `wanted` is negative. Throws BackendError with exit code 69
 // if no device is visible or CUDA is not installed.
 int choose_cuda(int wanted, int rank);
+// Whether a GPU can be used here: there is a CUDA runtime, and it sees a GPU.
+bool has_gpu();
 // The report that no GPU is visible. `code` is the answer of cudaGetDeviceCount, `fix` what the user can do here.
 Report no_gpu(int code, std::string fix);
 // "host a, GPU 0000:3b:00.0".

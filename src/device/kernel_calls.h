@@ -15,7 +15,7 @@
 namespace reigen::device {
 
 // This number changes with every change of a function or struct here.
-inline constexpr int kPluginVersion = 1;
+inline constexpr int kPluginVersion = 2;
 
 // The most inputs and the most outputs of a reduction. The number is limited because the addresses are kernel
 // parameters.
@@ -35,6 +35,19 @@ struct ReduceCall {
   int divisor = 0;                      // divisor of an average whose inputs are sums already; 0: input_count
 };
 
+// A rule of an optimizer, or another pass over its parameters, as optim/kernels/kernels.h describes it.
+struct OptimizeCall {
+  int rule = 0;                  // an optim::kernels::Rule
+  int layout = 0;                // an optim::kernels::Layout
+  const void* items = nullptr;   // `count` items of the rule's optim::kernels::Item, in memory of the device
+  int count = 0;                 // at least 1
+  long long chunks = 0;          // of all items
+  long long chunk_elements = 0;  // the kernel cuts each parameter into chunks of this many elements
+  // Memory of the device, for rules that add squares: two numbers for each chunk. The order of additions is fixed. Else
+  // null.
+  double* squares = nullptr;
+};
+
 }  // namespace reigen::device
 
 extern "C" {
@@ -47,5 +60,10 @@ extern "C" {
 // Returns cudaErrorInvalidValue if the reduction is not defined for the type, a number is out of its range, or an
 // address is null or no multiple of the element's size. Otherwise it returns the result of the kernel launch.
 [[gnu::visibility("default")]] int reigen_cuda_reduce(const reigen::device::ReduceCall* call, void* stream);
+
+// One kernel; none if `chunks` is 0. The items are read when the stream reaches the kernel.
+// Returns cudaErrorInvalidValue if a number is out of its range, or a pointer is missing. Otherwise it returns the
+// result of the kernel launch.
+[[gnu::visibility("default")]] int reigen_cuda_optimize(const reigen::device::OptimizeCall* call, void* stream);
 
 }  // extern "C"

@@ -50,6 +50,7 @@ Opened open_plugin() {
   }
   Kernels table{};
   plugin.find(table.reduce, "reigen_cuda_reduce");
+  plugin.find(table.optimize, "reigen_cuda_optimize");
   base::log_info("kernels in {}", plugin.path());
   return {table, plugin.path()};
 }

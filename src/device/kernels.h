@@ -10,6 +10,7 @@ namespace reigen::device {
 
 struct Kernels {
   decltype(&reigen_cuda_reduce) reduce;
+  decltype(&reigen_cuda_optimize) optimize;
 };
 
 // The first call opens the plug-in, after the CUDA runtime. It throws a BackendError with exit code 69 if one of them

@@ -16,9 +16,6 @@ namespace reigen::device {
 
 namespace {
 
-// RTLD_LOCAL: a program that has an NCCL or CUDA of its own keeps calling it, and Reigen calls the one opened here.
-constexpr int kHow = RTLD_NOW | RTLD_LOCAL;
-
 std::string last_error() {
   const char* const text = ::dlerror();
   return text != nullptr ? text : "no reason is known";
@@ -41,17 +38,19 @@ void add_folder(std::vector<std::string>& folders, const std::filesystem::path& 
 }  // namespace
 
 Library::Library(const LibrarySearch& search) : search_(search) {
+  // RTLD_LOCAL: a program that has an NCCL or CUDA of its own keeps calling it, and Reigen calls the one opened here.
+  const int local_or_global = RTLD_NOW | (search.is_global ? RTLD_GLOBAL : RTLD_LOCAL);
   const auto open = [&](const std::string& file, int how) {
     handle_ = ::dlopen(file.c_str(), how);
     if (handle_ != nullptr) path_ = path_of(handle_, file);
     return handle_ != nullptr;
   };
   for (const std::string& file : search.files) {
-    if (open(file, kHow | RTLD_NOLOAD)) return;
+    if (open(file, local_or_global | RTLD_NOLOAD)) return;
   }
   std::vector<std::string> reasons;
   for (const std::string& file : search.files) {
-    if (open(file, kHow)) return;
+    if (open(file, local_or_global)) return;
     reasons.push_back(last_error());
   }
   for (const std::string& folder : search.folders) {
@@ -59,7 +58,7 @@ Library::Library(const LibrarySearch& search) : search_(search) {
       const std::filesystem::path path = std::filesystem::path(folder) / file;
       std::error_code ignored;
       if (!std::filesystem::exists(path, ignored)) continue;
-      if (open(path.string(), kHow)) return;
+      if (open(path.string(), local_or_global)) return;
       reasons.push_back(last_error());  // the file exists and cannot be used: the message gives this reason only
     }
   }

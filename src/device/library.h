@@ -14,6 +14,8 @@ struct LibrarySearch {
   std::vector<std::string> files;    // its file names, the best first: "libnccl.so.2"
   std::vector<std::string> folders;  // searched after the folders that the dynamic linker knows
   std::string fix;                   // what to install
+  // Whether libraries that are loaded later may use its symbols.
+  bool is_global = false;
 };
 
 class Library {

@@ -78,7 +78,8 @@ class Chooser {
   Chooser(ModelSpec model, const Choices& choices, const Machine& machine)
       : choices_(choices),
         sharding_(size_of(choices.axes, kFlatAxis) > 1 ? sharding_of(choices, machine) : Sharding::kNone),
-        is_common_(machine.shares_memory && sharding_ != Sharding::kNone) {
+        is_common_(machine.shares_memory && sharding_ != Sharding::kNone),
+        memory_(machine.has_model_on_gpu ? Medium::kDevice : Medium::kHost) {
     // Gradients stay where backward writes them if all ranks that average them can read that memory.
     stays_ = sharding_ == Sharding::kGradients && is_common_ && size_of(choices.axes, kReplicaAxis) == 1;
     divides_gradients_ = sharding_ >= Sharding::kGradients && !stays_;
@@ -127,7 +128,7 @@ class Chooser {
 
   Placement value(const TensorSpec& tensor) const {
     const bool divides = tensor.trainable ? sharding_ != Sharding::kNone : divides_weights_ && tensor.packs;
-    if (!divides) return {.along = along(tensor, AlongKind::kReplicate)};
+    if (!divides) return {.along = along(tensor, AlongKind::kReplicate), .residence = {.medium = memory_}};
     const bool is_gathered = divides_weights_ && !is_common_;
     const bool may_go_to_disk = is_common_ || is_gathered;
     return {.along = along(tensor, AlongKind::kFlat),
@@ -136,10 +137,15 @@ class Chooser {
   }
 
   Placement gradient(const TensorSpec& tensor) const {
-    if (!tensor.trainable) return {.along = along(tensor, AlongKind::kReplicate), .whole = Whole::kNever};
-    if (stays_) return {.along = along(tensor, AlongKind::kPartial), .residence = {.is_common = true}};
-    if (!divides_gradients_) return {.along = along(tensor, AlongKind::kReplicate)};
-    return {.along = along(tensor, AlongKind::kFlat), .whole = Whole::kWhileUnitRuns};
+    const Residence own{.medium = memory_};
+    if (!tensor.trainable) {
+      return {.along = along(tensor, AlongKind::kReplicate), .residence = own, .whole = Whole::kNever};
+    }
+    if (stays_) {
+      return {.along = along(tensor, AlongKind::kPartial), .residence = {.medium = memory_, .is_common = true}};
+    }
+    if (!divides_gradients_) return {.along = along(tensor, AlongKind::kReplicate), .residence = own};
+    return {.along = along(tensor, AlongKind::kFlat), .residence = own, .whole = Whole::kWhileUnitRuns};
   }
 
   Placement state(const TensorSpec& tensor) const {
@@ -148,13 +154,12 @@ class Chooser {
     return {.along = along(tensor, AlongKind::kFlat), .residence = residence, .whole = Whole::kNever};
   }
 
-  Medium medium(bool may_go_to_disk) const {
-    return choices_.offload && may_go_to_disk ? Medium::kDisk : Medium::kHost;
-  }
+  Medium medium(bool may_go_to_disk) const { return choices_.offload && may_go_to_disk ? Medium::kDisk : memory_; }
 
   const Choices& choices_;
   Sharding sharding_;
   bool is_common_;
+  Medium memory_;  // of tensors that are not on a disk
   bool stays_ = false;
   bool divides_gradients_ = false;
   bool divides_weights_ = false;

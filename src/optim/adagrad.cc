@@ -19,11 +19,10 @@ struct Rule<AdagradOptions> {
   }
 
   static void apply(const AdagradOptions& options, const std::vector<Update>& updates) {
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
+    apply_rule<kernels::Rule::kAdagrad>(updates, [&](const Update& update) {
       const double decay = 1 + static_cast<double>(update.step - 1) * options.lr_decay;
-      kernels::kernels().adagrad(
-          update.layout, block,
-          {.rate = options.lr * update.lr_factor / decay, .l2 = update.weight_decay, .eps = options.eps});
+      return kernels::AdagradStep{
+          .rate = options.lr * update.lr_factor / decay, .l2 = update.weight_decay, .eps = options.eps};
     });
   }
 };

@@ -32,18 +32,17 @@ StateKinds adam_states(const Options& options) {
 
 template <class Options>
 void apply_adam(const Options& options, const std::vector<Update>& updates, bool decoupled) {
-  for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
+  apply_rule<kernels::Rule::kAdam>(updates, [&](const Update& update) {
     const double lr = options.lr * update.lr_factor;
     const auto t = static_cast<double>(update.step);
-    const kernels::AdamStep step{.rate = lr / (1 - std::pow(options.betas.first, t)),
-                                 .l2 = decoupled ? 0 : update.weight_decay,
-                                 .keep = decoupled ? 1 - lr * update.weight_decay : 1,
-                                 .beta1 = options.betas.first,
-                                 .beta2 = options.betas.second,
-                                 .root = 1 / std::sqrt(1 - std::pow(options.betas.second, t)),
-                                 .eps = options.eps,
-                                 .amsgrad = options.amsgrad};
-    kernels::kernels().adam(update.layout, block, step);
+    return kernels::AdamStep{.rate = lr / (1 - std::pow(options.betas.first, t)),
+                             .l2 = decoupled ? 0 : update.weight_decay,
+                             .keep = decoupled ? 1 - lr * update.weight_decay : 1,
+                             .beta1 = options.betas.first,
+                             .beta2 = options.betas.second,
+                             .root = 1 / std::sqrt(1 - std::pow(options.betas.second, t)),
+                             .eps = options.eps,
+                             .amsgrad = options.amsgrad};
   });
 }
 

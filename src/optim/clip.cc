@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "optim/blocks.h"
+#include "optim/device_pass.h"
 #include "optim/option_checks.h"
 #include "tensor/flat/gradient_rows.h"
 
@@ -68,15 +69,58 @@ Gradients gradients_of(const std::vector<ParameterRange>& ranges) {
   return result;
 }
 
+at::Device device_of(const std::vector<ParameterRange>& ranges) {
+  return ranges.empty() ? at::Device(at::kCPU) : ranges.front().values().device();
+}
+
+// The gradients of which this rank computes, as a GPU's kernels take them. `own`: the pieces of this rank.
+std::vector<DevicePart<kernels::NoStep>> device_parts(const Gradients& gradients, const std::vector<Piece>& own) {
+  std::vector<DevicePart<kernels::NoStep>> parts;
+  for (const Piece& piece : own) {
+    parts.push_back({.layout = gradients.layouts[piece.part],
+                     .block = {.values = gradients.at(piece), .gradients = gradients.at(piece), .count = piece.count}});
+  }
+  return parts;
+}
+
+std::vector<Piece> own_pieces(const Gradients& gradients) {
+  std::vector<Piece> own = gradients.pieces;
+  std::erase_if(own, [&](const Piece& piece) { return !gradients.is_own(piece); });
+  return own;
+}
+
+void change_on_gpu(const at::Device& gpu, const Gradients& gradients, double factor, double limit) {
+  auto parts = device_parts(gradients, own_pieces(gradients));
+  for (auto& part : parts) {
+    part.block.gradient_factor = factor;
+    part.block.gradient_limit = limit;
+  }
+  run_on_device(gpu, kernels::Rule::kChangeGradients, /*adds_squares=*/false, parts);
+}
+
+// sums[i] = the sum of the squares of piece i, if this rank computes it.
+void add_squares_on_gpu(const at::Device& gpu, const Gradients& gradients, std::vector<double>& sums) {
+  const auto squares = run_on_device(gpu, kernels::Rule::kSquares, /*adds_squares=*/true,
+                                     device_parts(gradients, own_pieces(gradients)));
+  auto next = squares.begin();
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (gradients.is_own(gradients.pieces[i])) sums[i] = (next++)->first;
+  }
+}
+
 void change(const std::vector<ParameterRange>& ranges, double factor, double limit) {
   const Gradients gradients = gradients_of(ranges);
-  for_each_piece(gradients.pieces, [&](std::size_t i) {
-    const Piece& piece = gradients.pieces[i];
-    if (!gradients.is_own(piece)) return;
-    kernels::kernels().change_gradients(
-        gradients.layouts[piece.part],
-        {.values = gradients.at(piece), .count = piece.count, .gradient_factor = factor, .gradient_limit = limit});
-  });
+  if (const at::Device device = device_of(ranges); device.is_cuda()) {
+    change_on_gpu(device, gradients, factor, limit);
+  } else {
+    for_each_piece(gradients.pieces, [&](std::size_t i) {
+      const Piece& piece = gradients.pieces[i];
+      if (!gradients.is_own(piece)) return;
+      kernels::kernels().change_gradients(
+          gradients.layouts[piece.part],
+          {.values = gradients.at(piece), .count = piece.count, .gradient_factor = factor, .gradient_limit = limit});
+    });
+  }
   for (const ParameterRange& range : ranges) {
     for (std::size_t i = 0; i < range.size(); ++i) {
       if (range.is_active(i)) range.segments()[i].parameter.grad().unsafeGetTensorImpl()->bump_version();
@@ -91,12 +135,16 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
   // Other ranks are about to read these gradients. Before that, all ranks must have finished writing theirs.
   if (!ranges.empty() && awaits_average(ranges.front())) ranges.front().sharing().meet("gradients before their norm");
   std::vector<double> sums(gradients.pieces.size());
-  for_each_piece(gradients.pieces, [&](std::size_t i) {
-    const Piece& piece = gradients.pieces[i];
-    if (!gradients.is_own(piece)) return;
-    gradients.average(piece);
-    sums[i] = kernels::kernels().squares(gradients.layouts[piece.part], gradients.at(piece), piece.count);
-  });
+  if (const at::Device device = device_of(ranges); device.is_cuda()) {
+    add_squares_on_gpu(device, gradients, sums);
+  } else {
+    for_each_piece(gradients.pieces, [&](std::size_t i) {
+      const Piece& piece = gradients.pieces[i];
+      if (!gradients.is_own(piece)) return;
+      gradients.average(piece);
+      sums[i] = kernels::kernels().squares(gradients.layouts[piece.part], gradients.at(piece), piece.count);
+    });
+  }
   for (const ParameterRange& range : ranges) {
     if (range.rows()) range.rows()->set_awaits_average(false);
   }

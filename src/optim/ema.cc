@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "optim/blocks.h"
+#include "optim/device_pass.h"
 #include "optim/option_checks.h"
 #include "optim/range_state.h"
 
@@ -50,6 +51,8 @@ struct ExponentialMovingAverage::Impl {
   void meet(const char* what) const {
     if (!parts.empty()) parts.front().range.sharing().meet(what);
   }
+  bool is_on_gpu() const { return !parts.empty() && parts.front().average.is_cuda(); }
+  void update_on_gpu(double share) const;
   bool is_divided() const { return !parts.empty() && parts.front().range.is_divided(); }
 };
 
@@ -57,7 +60,11 @@ struct ExponentialMovingAverage::Impl {
 void ExponentialMovingAverage::Impl::exchange(Part& part) {
   const at::Tensor values = part.range.own_part(part.range.values());
   const at::Tensor average = part.range.own_part(part.average);
-  if (values.scalar_type() == average.scalar_type()) {
+  if (values.scalar_type() == average.scalar_type() && values.device().is_cuda()) {
+    const at::Tensor weights = values.clone();
+    values.copy_(average);
+    average.copy_(weights);
+  } else if (values.scalar_type() == average.scalar_type()) {
     const std::size_t bytes = values.nbytes();
     auto* a = static_cast<std::byte*>(values.data_ptr());
     auto* b = static_cast<std::byte*>(average.data_ptr());
@@ -132,6 +139,10 @@ void ExponentialMovingAverage::update() {
   const auto t = static_cast<double>(++*updates);
   const EmaOptions& options = impl_->options;
   const double decay = options.warmup ? std::min(options.decay, (1 + t) / (10 + t)) : options.decay;
+  if (impl_->is_on_gpu()) {
+    impl_->update_on_gpu(1 - decay);
+    return impl_->meet("average of the weights");
+  }
   for_each_piece(impl_->pieces, [&](std::size_t i) {
     const Piece& piece = impl_->pieces[i];
     const Impl::Part& part = impl_->parts[piece.part];
@@ -140,6 +151,22 @@ void ExponentialMovingAverage::update() {
                                piece.count, 1 - decay);
   });
   impl_->meet("average of the weights");
+}
+
+void ExponentialMovingAverage::Impl::update_on_gpu(double share) const {
+  std::vector<DevicePart<kernels::AverageStep>> all;
+  for (const Part& part : parts) {
+    // The average of 16-bit weights is fp32, as their masters are.
+    kernels::Layout layout = part.layout;
+    if (layout == kernels::Layout::kBfloat16) layout = kernels::Layout::kBfloat16Master;
+    if (layout == kernels::Layout::kFloat16) layout = kernels::Layout::kFloat16Master;
+    all.push_back({.layout = layout,
+                   .block = {.values = bytes_at(part.range.values(), part.range.begin()),
+                             .states = {bytes_at(part.average, part.range.begin())},
+                             .count = part.range.end() - part.range.begin()},
+                   .step = {.share = share}});
+  }
+  run_on_device(parts.front().average.device(), kernels::Rule::kAverage, /*adds_squares=*/false, all);
 }
 
 std::int64_t ExponentialMovingAverage::updates() const { return impl_->updates.item<std::int64_t>(); }

@@ -39,14 +39,13 @@ struct Rule<LAMBOptions> {
   }
 
   static void apply(const LAMBOptions& options, const std::vector<Update>& updates) {
-    const auto squares = sums_of_blocks(updates, [&](const Update& update, const kernels::Block& block) {
-      return kernels::kernels().lamb_moments(update.layout, block, step_of(options, update));
-    });
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
+    const auto squares = sums_of_rule<kernels::Rule::kLambMoments>(
+        updates, [&](const Update& update) { return step_of(options, update); }, [](const Update&) { return true; });
+    apply_rule<kernels::Rule::kLambApply>(updates, [&](const Update& update) {
       kernels::LambStep step = step_of(options, update);
       const auto i = static_cast<std::size_t>(&update - updates.data());
       step.rate = options.lr * update.lr_factor * trust_ratio(options, update, squares[i]);
-      kernels::kernels().lamb_apply(update.layout, block, step);
+      return step;
     });
   }
 };

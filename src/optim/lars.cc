@@ -25,15 +25,13 @@ struct Rule<LARSOptions> {
   }
 
   static void apply(const LARSOptions& options, const std::vector<Update>& updates) {
-    const auto squares = sums_of_blocks(updates, [](const Update& update, const kernels::Block& block) {
-      return update.adapt ? kernels::kernels().value_squares(update.layout, block) : kernels::Squares();
-    });
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
+    const auto squares = sums_of_rule<kernels::Rule::kValueSquares>(
+        updates, [](const Update&) { return kernels::NoStep{}; }, [](const Update& update) { return update.adapt; });
+    apply_rule<kernels::Rule::kLars>(updates, [&](const Update& update) {
       const auto i = static_cast<std::size_t>(&update - updates.data());
-      kernels::kernels().lars(update.layout, block,
-                              {.rate = options.lr * update.lr_factor * trust_ratio(options, update, squares[i]),
+      return kernels::LarsStep{.rate = options.lr * update.lr_factor * trust_ratio(options, update, squares[i]),
                                .weight_decay = update.weight_decay,
-                               .momentum = options.momentum});
+                               .momentum = options.momentum};
     });
   }
 };

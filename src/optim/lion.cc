@@ -16,12 +16,11 @@ struct Rule<LionOptions> {
   static StateKinds states(const LionOptions& options) { return {.names = {"exp_avg"}, .bf16 = options.bf16_states}; }
 
   static void apply(const LionOptions& options, const std::vector<Update>& updates) {
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
-      kernels::kernels().lion(update.layout, block,
-                              {.lr = options.lr * update.lr_factor,
+    apply_rule<kernels::Rule::kLion>(updates, [&](const Update& update) {
+      return kernels::LionStep{.lr = options.lr * update.lr_factor,
                                .weight_decay = update.weight_decay,
                                .beta1 = options.betas.first,
-                               .beta2 = options.betas.second});
+                               .beta2 = options.betas.second};
     });
   }
 };

@@ -46,42 +46,12 @@ kernels::Layout with_states(const std::string& optimizer, kernels::Layout layout
                                .fix = "leave bf16_states out"});
 }
 
-struct Sizes {
-  std::size_t value = 4;
-  std::size_t state = 4;
-};
-
-Sizes sizes_of(kernels::Layout layout) {
-  switch (layout) {
-    case kernels::Layout::kFloat64: return {.value = 8, .state = 8};
-    case kernels::Layout::kFloat32: return {.value = 4, .state = 4};
-    case kernels::Layout::kFloat32Bfloat16: return {.value = 4, .state = 2};
-    case kernels::Layout::kBfloat16:
-    case kernels::Layout::kFloat16: return {.value = 2, .state = 2};
-    case kernels::Layout::kBfloat16Master:
-    case kernels::Layout::kFloat16Master: return {.value = 2, .state = 4};
-  }
-  return {};
-}
-
 void* at_element(const at::Tensor& flat, std::int64_t element) {
   return static_cast<std::byte*>(flat.data_ptr()) + static_cast<std::size_t>(element) * flat.dtype().itemsize();
 }
 
-void* advanced(void* data, std::int64_t elements, std::size_t size) {
-  return data == nullptr ? nullptr : static_cast<std::byte*>(data) + static_cast<std::size_t>(elements) * size;
-}
-
 kernels::Block block_of(const Update& update, const Piece& piece) {
-  const auto [size, state_size] = sizes_of(update.layout);
-  kernels::Block block = update.block;
-  block.values = advanced(block.values, piece.first, size);
-  block.gradients = static_cast<const std::byte*>(block.gradients) + static_cast<std::size_t>(piece.first) * size;
-  for (void*& state : block.states) state = advanced(state, piece.first, state_size);
-  block.masters = advanced(block.masters, piece.first, sizeof(float));
-  block.count = piece.count;
-  block.first = static_cast<std::uint32_t>(piece.first);
-  return block;
+  return kernels::slice(kernels::sizes_of(update.layout), update.block, piece.first, piece.count);
 }
 
 std::vector<Piece> pieces_of(const std::vector<Update>& updates) {
@@ -125,6 +95,27 @@ void for_each_block(const std::vector<Update>& updates, const BlockWork& work) {
   });
 }
 
+namespace {
+
+// Adds up the sums of all pieces, of which other ranks have computed some.
+std::vector<kernels::Squares> add_up_pieces(const std::vector<Update>& updates, const std::vector<Piece>& pieces,
+                                            std::vector<kernels::Squares> of_pieces) {
+  if (!updates.empty() && updates.front().ranks != nullptr) {
+    // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
+    static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
+    updates.front().ranks->all_reduce(of_pieces.data(), of_pieces.data(), 2 * of_pieces.size(), DataType::kFloat64,
+                                      ReduceOp::kSum, {.tag = "squares of blocks"});
+  }
+  std::vector<kernels::Squares> sums(updates.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    sums[pieces[i].part].first += of_pieces[i].first;
+    sums[pieces[i].part].second += of_pieces[i].second;
+  }
+  return sums;
+}
+
+}  // namespace
+
 std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work) {
   const std::vector<Piece> pieces = pieces_of(updates);
   std::vector<kernels::Squares> of_pieces(pieces.size());
@@ -141,18 +132,34 @@ std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates,
   for (const Update& update : updates) {
     if (update.range != nullptr) update.range->rows()->set_awaits_average(false);
   }
-  if (!updates.empty() && updates.front().ranks != nullptr) {
-    // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
-    static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
-    updates.front().ranks->all_reduce(of_pieces.data(), of_pieces.data(), 2 * of_pieces.size(), DataType::kFloat64,
-                                      ReduceOp::kSum, {.tag = "squares of blocks"});
+  return add_up_pieces(updates, pieces, std::move(of_pieces));
+}
+
+kernels::Block own_block(const Update& update) {
+  const std::int64_t first = std::clamp(update.begin, std::int64_t{0}, update.block.count);
+  const std::int64_t last = std::clamp(update.end, first, update.block.count);
+  return kernels::slice(kernels::sizes_of(update.layout), update.block, first, last - first);
+}
+
+// A pass of its own reads the gradients once more.
+void note_not_finite(const std::vector<Update>& updates) {
+  if (updates.front().not_finite == nullptr) return;
+  const auto none = [](const Update&) { return kernels::NoStep{}; };
+  for (const kernels::Squares& chunk :
+       run_on_device(updates.front().device, kernels::Rule::kFinite, true, device_parts(updates, none))) {
+    if (chunk.first != 0) updates.front().not_finite->store(true);
   }
-  std::vector<kernels::Squares> sums(updates.size());
+}
+
+std::vector<kernels::Squares> add_up(const std::vector<Update>& updates,
+                                     const std::vector<kernels::Squares>& of_own_chunks) {
+  const std::vector<Piece> pieces = pieces_of(updates);
+  std::vector<kernels::Squares> of_pieces(pieces.size());
+  std::size_t next = 0;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    sums[pieces[i].part].first += of_pieces[i].first;
-    sums[pieces[i].part].second += of_pieces[i].second;
+    if (is_own(updates, pieces[i])) of_pieces[i] = of_own_chunks[next++];
   }
-  return sums;
+  return add_up_pieces(updates, pieces, std::move(of_pieces));
 }
 
 std::vector<layout::StateSpec> specs_of(const StateKinds& kinds) {
@@ -234,7 +241,8 @@ Update RangeState::update_of(const Part& part, std::size_t i, const StepOptions&
   Update update{.layout = part.layout,
                 .lr_factor = treatment.lr_factor,
                 .weight_decay = treatment.weight_decay,
-                .adapt = treatment.adapt};
+                .adapt = treatment.adapt,
+                .device = part.range.values().device()};
   update.block.values = at_element(part.range.values(), segment.offset);
   update.block.gradients = gradient_data(part.range, i);
   for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {

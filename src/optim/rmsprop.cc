@@ -22,15 +22,14 @@ struct Rule<RMSpropOptions> {
   }
 
   static void apply(const RMSpropOptions& options, const std::vector<Update>& updates) {
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
-      const kernels::RmspropStep step{.lr = options.lr * update.lr_factor,
-                                      .l2 = update.weight_decay,
-                                      .alpha = options.alpha,
-                                      .eps = options.eps,
-                                      .momentum = options.momentum,
-                                      .centered = options.centered,
-                                      .has_momentum = options.momentum > 0};
-      kernels::kernels().rmsprop(update.layout, block, step);
+    apply_rule<kernels::Rule::kRmsprop>(updates, [&](const Update& update) {
+      return kernels::RmspropStep{.lr = options.lr * update.lr_factor,
+                                  .l2 = update.weight_decay,
+                                  .alpha = options.alpha,
+                                  .eps = options.eps,
+                                  .momentum = options.momentum,
+                                  .centered = options.centered,
+                                  .has_momentum = options.momentum > 0};
     });
   }
 };

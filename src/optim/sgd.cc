@@ -31,14 +31,13 @@ struct Rule<SGDOptions> {
   }
 
   static void apply(const SGDOptions& options, const std::vector<Update>& updates) {
-    for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
-      const kernels::SgdStep step{.lr = options.lr * update.lr_factor,
-                                  .l2 = update.weight_decay,
-                                  .momentum = options.momentum,
-                                  .share = update.step == 1 ? 1 : 1 - options.dampening,
-                                  .has_momentum = options.momentum > 0,
-                                  .nesterov = options.nesterov};
-      kernels::kernels().sgd(update.layout, block, step);
+    apply_rule<kernels::Rule::kSgd>(updates, [&](const Update& update) {
+      return kernels::SgdStep{.lr = options.lr * update.lr_factor,
+                              .l2 = update.weight_decay,
+                              .momentum = options.momentum,
+                              .share = update.step == 1 ? 1 : 1 - options.dampening,
+                              .has_momentum = options.momentum > 0,
+                              .nesterov = options.nesterov};
     });
   }
 };

@@ -33,8 +33,8 @@ class BufferSync {
   // Buffers of one element type, one after the other in the staging buffer; the padding between them is zero.
   struct Stretch {
     at::ScalarType type = at::kFloat;
-    std::size_t begin = 0;  // in bytes
-    std::size_t end = 0;
+    std::int64_t begin = 0;  // in bytes
+    std::int64_t end = 0;
   };
 
   void copy_in();
@@ -44,8 +44,7 @@ class BufferSync {
   std::vector<at::Tensor> buffers_;
   std::vector<at::Tensor> places_;  // the place of each buffer in the staging buffer
   std::vector<Stretch> stretches_;
-  std::shared_ptr<void> staging_;
-  std::size_t bytes_ = 0;
+  at::Tensor staging_;  // bytes, on the device of the buffers
 };
 
 }  // namespace reigen::parallel

@@ -61,6 +61,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   check_options(options, groups_.sharers.size());
   const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);
   require_trainable(all);
+  require_device_possible(module_, options_, world_, {gradient_strategy_.get(), weight_strategy_.get()});
   FirstValues values(module_, world_, groups_.sharers, groups_.replicas, options.initialize);
   values.prepare(all);
   pack(all, values);
@@ -177,11 +178,11 @@ void GradientReducer::place_weights() {
 // Whether all ranks hold equal weights that can be compared. All ranks get averaged gradients with the same bits, so
 // ranks that begin with equal weights and make the same steps keep equal weights. A strategy that acts on weights lets
 // them differ. If ranks share one memory, or hold only shares, there is nothing to compare. Weights in files on a disk
-// (offload) are not read just for this.
+// (offload) and of a GPU are not read just for this.
 bool GradientReducer::weights_are_equal() const {
   if (weight_strategy_ || !options_.offload.empty()) return false;
   return std::all_of(ranges().begin(), ranges().end(), [](const ParameterRange& range) {
-    return !range.is_common() && range.sharing().whole() == nullptr;
+    return range.values().is_cpu() && !range.is_common() && range.sharing().whole() == nullptr;
   });
 }
 

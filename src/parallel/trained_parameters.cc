@@ -1,6 +1,8 @@
 #include "parallel/trained_parameters.h"
 
-#include <cstring>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
 #include <unordered_map>
 #include <utility>
 
@@ -27,8 +29,9 @@ void TrainedParameters::fill_slot(std::size_t parameter) const {
   const ParameterRange& range = range_of(parameter);
   const std::size_t segment = places[parameter].segment;
   if (range.is_active(segment)) return range.take_gradient(segment);
-  const at::Tensor& slot = range.gradient_slot(segment);
-  std::memset(slot.mutable_data_ptr(), 0, slot.nbytes());
+  at::Tensor slot = range.gradient_slot(segment);
+  const at::NoGradGuard no_grad;
+  slot.zero_();
 }
 
 std::vector<ParameterPlace> TrainedParameters::places_of(const std::vector<std::size_t>& order) const {

@@ -41,13 +41,21 @@ InvalidArgument of_divided_weights(const std::string& name, const char* what, co
                                 .fix = fix});
 }
 
-void read_one(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& contiguous) {
-  if (is_empty(contiguous)) return;
+void read_bytes(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& contiguous) {
   from.read(group, {.name = contiguous.name,
                     .type = stored_type(contiguous.name, contiguous.tensor.scalar_type()),
                     .shape = contiguous.whole_shape(),
                     .part = part_of(contiguous),
                     .bytes = held_bytes(contiguous)});
+}
+
+// Reads this rank's part in place. Files are read into memory of the host, so a tensor of a GPU is read into a copy.
+void read_one(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& item) {
+  if (is_empty(item)) return;
+  const at::Tensor target = item.tensor.detach();
+  const NamedTensor read{item.name, target.cpu().contiguous(), item.part, item.shape};
+  read_bytes(from, group, read);
+  if (!read.tensor.is_same(target) && !read.tensor.is_alias_of(target)) target.copy_(read.tensor);
 }
 
 const checkpoint::Group& group_of(const checkpoint::Checkpoint& from, std::string_view group) {
@@ -93,7 +101,7 @@ Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
                                "give data_parallel's own_weights(), or call gather_weights() on all ranks before");
     }
     NamedTensor contiguous = item;
-    contiguous.tensor = kept_.emplace_back(item.tensor.detach().contiguous());
+    contiguous.tensor = kept_.emplace_back(item.tensor.detach().cpu().contiguous());
     pieces_.push_back({.name = item.name,
                        .type = stored_type(item.name, item.tensor.scalar_type()),
                        .shape = item.whole_shape(),
@@ -109,17 +117,7 @@ void read_into(const checkpoint::Checkpoint& from, std::string_view group, const
     throw of_divided_weights(item.name, "cannot be read into", "use data_parallel's load()");
   }
   const at::NoGradGuard no_grad;
-  for (const NamedTensor& item : tensors) {
-    if (is_empty(item)) continue;
-    const at::Tensor target = item.tensor.detach();
-    if (target.is_contiguous()) {
-      read_one(from, group, item);
-    } else {
-      const NamedTensor loaded{item.name, target.contiguous(), item.part, item.shape};
-      read_one(from, group, loaded);
-      target.copy_(loaded.tensor);
-    }
-  }
+  for (const NamedTensor& item : tensors) read_one(from, group, item);
 }
 
 std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group,

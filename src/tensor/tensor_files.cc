@@ -48,7 +48,7 @@ format::FileHash write_tensors(const std::filesystem::path& path, const std::vec
   std::vector<at::Tensor> kept;
   std::vector<format::TensorSource> sources;
   for (const NamedTensor& item : tensors) {
-    const at::Tensor& tensor = kept.emplace_back(item.tensor.detach().contiguous());
+    const at::Tensor& tensor = kept.emplace_back(item.tensor.detach().cpu().contiguous());
     sources.push_back({.name = item.name,
                        .type = stored_type(item.name, tensor.scalar_type()),
                        .shape = tensor.sizes().vec(),
@@ -94,10 +94,10 @@ void read_tensors_into(const std::filesystem::path& path, const std::vector<Name
   for (const NamedTensor& item : tensors) {
     const format::TensorEntry& entry = file.at(item.name);
     const at::Tensor target = item.tensor.detach();
-    if (target.is_contiguous()) {
+    if (target.is_contiguous() && target.device().is_cpu()) {
       read_into(file, entry, target);
     } else {
-      const at::Tensor loaded = at::empty(entry.shape, target.options());
+      const at::Tensor loaded = at::empty(entry.shape, target.options().device(at::kCPU));
       read_into(file, entry, loaded);
       target.copy_(loaded);
     }

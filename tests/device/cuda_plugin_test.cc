@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "device/kernel_calls.h"
+#include "optim/kernels/kernels.h"
 #include "reigen/comm/types.h"
 
 namespace reigen::device {
@@ -129,7 +130,7 @@ TEST(CudaPlugin, IsOfThisVersion) {
 TEST(CudaPlugin, ExportsItsCallsAndNothingElse) {
   const auto words =
       output_of(std::string(REIGEN_TEST_NM) + " -D --defined-only --format=just-symbols '" + REIGEN_TEST_PLUGIN + "'");
-  EXPECT_THAT(words, ElementsAre("reigen_cuda_reduce", "reigen_cuda_version"));
+  EXPECT_THAT(words, ElementsAre("reigen_cuda_optimize", "reigen_cuda_reduce", "reigen_cuda_version"));
 }
 
 TEST_F(CudaReduce, ReturnsTheErrorOfAMachineWithoutDevices) {
@@ -181,6 +182,51 @@ TEST_F(CudaReduce, RefusesWhatIsNotDefined) {
   refuses("an address between two elements", [&](ReduceCall&) { inputs_[1] = reinterpret_cast<char*>(data_[1]) + 2; });
 }
 
+// Calls of the plug-in for one parameter, in memory of the host.
+class CudaOptimize : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(plugin(), nullptr) << dlerror();
+    optimize_ = symbol<decltype(&reigen_cuda_optimize)>("reigen_cuda_optimize");
+    ASSERT_NE(optimize_, nullptr);
+  }
+
+  decltype(&reigen_cuda_optimize) optimize_ = nullptr;
+  optim::kernels::Item<optim::kernels::SgdStep> item_ = {};
+  double squares_[2] = {};
+  OptimizeCall call_{.rule = static_cast<int>(optim::kernels::Rule::kSgd),
+                     .layout = static_cast<int>(optim::kernels::Layout::kFloat32),
+                     .items = &item_,
+                     .count = 1,
+                     .chunks = 1,
+                     .chunk_elements = 16};
+};
+
+TEST_F(CudaOptimize, DoesNothingForNoElements) {
+  call_.chunks = 0;
+  EXPECT_EQ(optimize_(&call_, nullptr), kSuccess);
+}
+
+TEST_F(CudaOptimize, RefusesWhatIsNotDefined) {
+  EXPECT_EQ(optimize_(nullptr, nullptr), kInvalidValue);
+  const auto refuses = [&](const char* what, auto change) {
+    OptimizeCall call = call_;
+    change(call);
+    EXPECT_EQ(optimize_(&call, nullptr), kInvalidValue) << what;
+  };
+  refuses("no such rule", [](OptimizeCall& c) { c.rule = 13; });
+  refuses("a negative rule", [](OptimizeCall& c) { c.rule = -1; });
+  refuses("no such layout", [](OptimizeCall& c) { c.layout = 7; });
+  refuses("a negative layout", [](OptimizeCall& c) { c.layout = -1; });
+  refuses("no items", [](OptimizeCall& c) { c.items = nullptr; });
+  refuses("no item", [](OptimizeCall& c) { c.count = 0; });
+  refuses("a negative number of chunks", [](OptimizeCall& c) { c.chunks = -1; });
+  refuses("more chunks than a grid has", [](OptimizeCall& c) { c.chunks = 1LL << 31; });
+  refuses("chunks without elements", [](OptimizeCall& c) { c.chunk_elements = 0; });
+  refuses("squares of a rule that has none", [&](OptimizeCall& c) { c.squares = squares_; });
+  refuses("no place for squares", [](OptimizeCall& c) { c.rule = static_cast<int>(optim::kernels::Rule::kSquares); });
+}
+
 TEST(CudaKernels, RoundAsTheHostDoes) {
   EXPECT_THAT(other_roundings("\tfma.rn.f32 \t%f1, %f2, %f3, %f4;\n"
                               "\tmad.lo.s32 \t%r1, %r2, %r3, %r4;\n"
@@ -188,9 +234,11 @@ TEST(CudaKernels, RoundAsTheHostDoes) {
                               "\tdiv.rn.f32 \t%f1, %f2, %f3;\n"
                               "\tadd.ftz.f32 \t%f1, %f2, %f3;\n"),
               ElementsAre("fma.rn.f32", "div.approx.f32", "add.ftz.f32"));
-  const std::string ptx = report("reduce.ptx");
-  EXPECT_NE(ptx.find("div.rn.f32"), std::string::npos) << "this is not the PTX of the reductions";
-  EXPECT_THAT(other_roundings(ptx), IsEmpty());
+  for (const char* file : {"reduce.ptx", "optimize.ptx"}) {
+    const std::string ptx = report(file);
+    EXPECT_NE(ptx.find("div.rn.f32"), std::string::npos) << file << " is not the PTX of the kernels";
+    EXPECT_THAT(other_roundings(ptx), IsEmpty()) << file;
+  }
 }
 
 TEST(CudaKernels, KeepEverythingInRegisters) {
@@ -202,11 +250,13 @@ TEST(CudaKernels, KeepEverythingInRegisters) {
   ASSERT_EQ(planted.size(), 1u);
   EXPECT_EQ(planted[0].memory, 14);
   EXPECT_EQ(planted[0].registers, 40);
-  const auto kernels = kernels_of(report("reduce.ptxas"));
-  EXPECT_FALSE(kernels.empty());
-  for (const Kernel& kernel : kernels) {
-    EXPECT_EQ(kernel.memory, 0) << kernel.name;
-    EXPECT_GT(kernel.registers, 0) << kernel.name;
+  for (const char* file : {"reduce.ptxas", "optimize.ptxas"}) {
+    const auto kernels = kernels_of(report(file));
+    EXPECT_FALSE(kernels.empty()) << file;
+    for (const Kernel& kernel : kernels) {
+      EXPECT_EQ(kernel.memory, 0) << kernel.name;
+      EXPECT_GT(kernel.registers, 0) << kernel.name;
+    }
   }
 }
 

@@ -30,12 +30,14 @@ inline const Shapes kShapes{{3, 5}, {7}, {1}, {33, 2}, {16}};
 // Sizes for several blocks and threads: around the end of a block, and one that is cut into four.
 inline const Shapes kLargeShapes{{16384}, {16383}, {1}, {130, 127}, {61441}, {3, 5}};
 
-inline std::vector<tensor::NamedParameter> make_parameters(at::ScalarType type, const Shapes& shapes = kShapes) {
+inline std::vector<tensor::NamedParameter> make_parameters(at::ScalarType type, const Shapes& shapes = kShapes,
+                                                           const at::Device& device = at::kCPU) {
   auto generator = at::detail::createCPUGenerator(3);
   std::vector<tensor::NamedParameter> result;
   for (const auto& shape : shapes) {
     const auto values = torch::randn(shape, generator, torch::kDouble).to(type);
-    result.push_back({.name = "p" + std::to_string(result.size()), .parameter = values.clone().requires_grad_()});
+    result.push_back({.name = "p" + std::to_string(result.size()),
+                      .parameter = values.to(device, type, /*non_blocking=*/false, /*copy=*/true).requires_grad_()});
   }
   return result;
 }

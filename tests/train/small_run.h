@@ -155,7 +155,7 @@ class TrainerTest : public ::testing::Test {
         throw;
       }
     };
-    run_threads(ranks, run, {.backend = backend_});
+    run_threads(ranks, run, {.backend = backend_, .device = device_});
     return result;
   }
 
@@ -191,6 +191,7 @@ class TrainerTest : public ::testing::Test {
 
   fs::path root_;
   std::string backend_ = "auto";
+  Device device_ = {};
   int width_ = 16;  // of the net
   std::string output_;
   std::string failure_text_;

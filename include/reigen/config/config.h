@@ -51,6 +51,7 @@ struct TrainConfig {
   std::int64_t micro_batch = 0;
   std::int64_t seed = 0;
   std::int64_t threads = 0;
+  std::string device = "cpu";
   std::string precision = "fp32";
   std::optional<double> loss_scale = {};
   double clip_norm = 0;
@@ -75,6 +76,9 @@ inline void describe(Fields& fields, TrainConfig& o) {
   fields.add("seed", o.seed, at_least(0), "initial weights, sample order and random layers follow from it");
   fields.add("threads", o.threads, at_least(0).up_to(1024),
              "threads a rank computes with; 0: OMP_NUM_THREADS, else its share of the machine");
+  fields.add("device", o.device,
+             "where a rank computes: cpu; cuda: a GPU, chosen by the rank's number on its machine; cuda:1: this GPU; "
+             "auto: a GPU where one can be used, else the CPU");
   fields.add("precision", o.precision, {"fp32", "fp64", "bf16", "fp16"},
              "fp32, fp64: of weights and computation; bf16, fp16: products and convolutions in 16 bits, with fp32 "
              "weights (fp16 with a loss scale that follows overflows)");

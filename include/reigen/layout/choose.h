@@ -53,7 +53,8 @@ struct Choices {
 };
 
 struct Machine {
-  bool shares_memory = false;  // the ranks along dp_shard can read each other's memory
+  bool shares_memory = false;     // the ranks along dp_shard can read each other's memory
+  bool has_model_on_gpu = false;  // the tensors of the model are in the memory of a GPU
 };
 
 // Throws InvalidArgument, naming the axis or tensor, for an axis whose size is below 1 or that occurs twice; for a

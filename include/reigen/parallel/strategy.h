@@ -56,6 +56,10 @@ class Strategy {
   // algorithm sends. A message counts once for each rank to which it was sent.
   virtual std::uint64_t bytes_given() const = 0;
 
+  // Whether the strategy works on gradients or weights in the memory of a GPU: it makes its calls after LibTorch's
+  // current stream, and lets this stream wait for them (Work::wait_on).
+  virtual bool works_on_gpu() const { return false; }
+
   // Called once, before all other functions, with the weights that all ranks begin with. The handles may be kept.
   virtual void attach(const std::vector<ParameterRange>&) {}
 

@@ -56,8 +56,9 @@ class FlatParameters {
   // Divides nothing among ranks: one range for each element type. Communicator `memory` allocates the buffers.
   // Equation: ranges()[d].values[offset_i ..] = parameter_i, in the given order, parameters of equal type together.
   // Cost: one copy of the parameters; the buffer for gradients takes no memory until it is written.
-  // Throws InvalidArgument naming the parameter: not floating point, not on the CPU, sparse, or sharing memory with
-  // another one (tie parameters by registering the same tensor twice).
+  // Throws InvalidArgument naming the parameter: not floating point, sparse, neither on the CPU nor on a GPU, on
+  // another device than the others, or sharing memory with another one (tie parameters by registering the same tensor
+  // twice).
   FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory);
   // Makes the ranges that the layout gives the rank at coordinates `at`. parameters[i] is tensor i of the layout's
   // model; parameters that the layout does not pack do not change. Collective over the sharers. Also throws

@@ -21,8 +21,9 @@
 namespace reigen::tensor {
 
 // The tensors that a rank gives to a checkpoint: whole tensors, or the part that the rank has. Contiguous tensors are
-// not copied: their memory must not change until the checkpoint is written or copied. Other tensors are copied. Throws
-// InvalidArgument for an element type that files do not have, and for sharded weights that are not gathered.
+// not copied: their memory must not change until the checkpoint is written or copied. Other tensors, and those of a
+// GPU, are copied. Throws InvalidArgument for an element type that files do not have, and for sharded weights that are
+// not gathered.
 class Pieces {
  public:
   explicit Pieces(const std::vector<NamedTensor>& tensors);

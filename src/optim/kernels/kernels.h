@@ -1,8 +1,10 @@
 // The loops of the optimizers: each makes one pass over a block of one parameter, without LibTorch.
 //
-// They are written once as plain loops (kernels.inl) and compiled for several instruction sets. One set is chosen at
-// run time for the processor. All sets give the same bits: every element is computed alone with correctly rounded
-// operations, sums have a fixed number of lanes, and -ffp-contract=off forbids fused multiply-add.
+// They are written once as plain loops (rules.inl, kernels.inl) and compiled for several instruction sets. One set is
+// chosen at run time for the processor. All sets give the same bits: every element is computed alone with correctly
+// rounded operations, sums have a fixed number of lanes, and -ffp-contract=off forbids fused multiply-add. The kernels
+// for a GPU (cuda/optimize.cu) are made of the same rules, and give the same bits, except that they add the squares of
+// a block in another order.
 //
 // They compute in fp64 for fp64 values, else in fp32. Coefficients are given in fp64 and rounded once. In the formulas
 // below p is a parameter's value, g its gradient (with Block::gradient_factor and gradient_limit applied), and a, b, m,
@@ -10,6 +12,13 @@
 #pragma once
 
 #include <cstdint>
+
+// Marks functions that nvcc compiles for the device.
+#if defined(__CUDACC__)
+#define REIGEN_ON_DEVICE __device__
+#else
+#define REIGEN_ON_DEVICE
+#endif
 
 namespace reigen::optim::kernels {
 
@@ -115,6 +124,77 @@ struct Squares {
   double first = 0;
   double second = 0;
 };
+
+// average += share·(value - average)
+struct AverageStep {
+  double share = 0;
+};
+
+// For kernels that need no coefficients.
+struct NoStep {};
+
+// The loops by number, as a GPU's kernels are asked for.
+enum class Rule {
+  kSgd,
+  kAdam,
+  kAdagrad,
+  kRmsprop,
+  kLion,
+  kLars,
+  kLambMoments,
+  kLambApply,
+  kValueSquares,
+  kSquares,          // Squares::first: of the gradients, without factor and limit
+  kFinite,           // Squares::first: 0 if all gradients are finite, else NaN
+  kChangeGradients,  // of the block's values
+  kAverage,          // the average is states[0]
+};
+
+// What a GPU is told of one parameter. Its kernels cut the parameter into chunks: the launch has chunk numbers from 0
+// on, and the parameter's are `first_chunk` and those that follow.
+template <typename Step>
+struct Item {
+  Block block;
+  Step step;
+  std::int64_t first_chunk;
+};
+
+struct Sizes {
+  std::int64_t value = 4;  // bytes of a value, and of a gradient
+  std::int64_t state = 4;
+};
+
+REIGEN_ON_DEVICE constexpr Sizes sizes_of(Layout layout) {
+  switch (layout) {
+    case Layout::kFloat64: return {8, 8};
+    case Layout::kFloat32: return {4, 4};
+    case Layout::kFloat32Bfloat16: return {4, 2};
+    case Layout::kBfloat16:
+    case Layout::kFloat16: return {2, 2};
+    case Layout::kBfloat16Master:
+    case Layout::kFloat16Master: return {2, 4};
+  }
+  return {};
+}
+
+// Elements `first` to `first + count - 1` of the block.
+REIGEN_ON_DEVICE inline Block slice(const Sizes& sizes, const Block& block, std::int64_t first, std::int64_t count) {
+  Block part = block;
+  const auto move = [first](void* data, std::int64_t size) -> void* {
+    return data == nullptr ? nullptr : static_cast<char*>(data) + first * size;
+  };
+  part.values = move(block.values, sizes.value);
+  part.gradients = move(const_cast<void*>(block.gradients), sizes.value);
+  // Not a loop: a GPU's compiler might keep the array in memory.
+  static_assert(kMaxStates == 3);
+  part.states[0] = move(block.states[0], sizes.state);
+  part.states[1] = move(block.states[1], sizes.state);
+  part.states[2] = move(block.states[2], sizes.state);
+  part.masters = move(block.masters, sizeof(float));
+  part.count = count;
+  part.first = block.first + static_cast<std::uint32_t>(first);
+  return part;
+}
 
 struct Kernels {
   const char* instruction_set;

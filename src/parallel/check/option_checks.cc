@@ -128,4 +128,31 @@ void require_shard_possible(const DataParallelOptions& options, const Communicat
   }
 }
 
+void require_device_possible(const torch::nn::Module& module, const DataParallelOptions& options,
+                             const Communicator& world, const std::vector<const Strategy*>& strategies) {
+  const std::vector<at::Tensor> parameters = module.parameters();
+  if (world.size() == 1 || parameters.empty() || !parameters.front().is_cuda()) return;
+  const at::Device gpu = parameters.front().device();
+  const Device carried = world.device();
+  const auto refuse = [&](const std::string& what, const std::string& got, const std::string& expected,
+                          const std::string& fix) {
+    throw InvalidArgument(
+        Report{.what = fmt::format("[data_parallel] {}", what), .got = got, .expected = expected, .fix = fix});
+  };
+  if (carried.is_cpu() || carried.index != gpu.index()) {
+    refuse("the ranks' group does not carry the GPU that the model is on",
+           fmt::format("a model on {}, a group that carries the memory of {}", gpu.str(), to_string(carried)),
+           gpu.str(), "make the group with init({.device = Device::cuda()}), and move the model to world.device()");
+  }
+  if (options.shard != Shard::kNone) {
+    refuse(fmt::format("shard {} is for models on the CPU", to_text(options.shard)), "a model on " + gpu.str(),
+           "shard none: sharding on GPUs is not built yet", "leave shard out, or move the model to the CPU");
+  }
+  for (const Strategy* strategy : strategies) {
+    if (strategy == nullptr || strategy->works_on_gpu()) continue;
+    refuse(fmt::format("strategy {} is for models on the CPU", strategy->description()), "a model on " + gpu.str(),
+           "plain or compressed", "choose one of these, or move the model to the CPU");
+  }
+}
+
 }  // namespace reigen::parallel

@@ -6,6 +6,7 @@
 
 #include "reigen/comm/communicator.h"
 #include "reigen/parallel/data_parallel_options.h"
+#include "reigen/parallel/strategy.h"
 
 namespace torch::nn {
 class Module;
@@ -28,5 +29,10 @@ void check_options(const DataParallelOptions& options, int sharers);
 // Throws if the options choose a kind of sharding that is not possible with the number of ranks in `world`, or with the
 // strategy (strategies.h) that the options choose. `strategy`: this strategy as text, for the error.
 void require_shard_possible(const DataParallelOptions& options, const Communicator& world, const std::string& strategy);
+
+// Throws if the model is on a GPU, and the group does not carry the GPU's memory, or the options need what works on the
+// host only. `strategies`: those of the options, or null.
+void require_device_possible(const torch::nn::Module& module, const DataParallelOptions& options,
+                             const Communicator& world, const std::vector<const Strategy*>& strategies);
 
 }  // namespace reigen::parallel

@@ -16,7 +16,7 @@ namespace reigen::parallel {
 namespace {
 
 std::uint64_t hash_of(const tensor::NamedTensor& item) {
-  const at::Tensor flat = item.tensor.detach().contiguous().view({-1});
+  const at::Tensor flat = item.tensor.detach().cpu().contiguous().view({-1});
   const std::int64_t first = item.part ? item.part->first : 0;
   const std::int64_t count = item.part ? item.part->count : flat.numel();
   if (count == 0) return 0;

@@ -115,6 +115,11 @@ std::vector<char> BucketQueue::on_any_rank(std::vector<char> flags) {
   return flags;
 }
 
+Work BucketQueue::start_on_any_rank(char* flags) {
+  return world_.start_all_reduce(flags, flags, bucket_of_.size(), DataType::kUint8, ReduceOp::kMax,
+                                 {.tag = tag("which parameters have gradients")});
+}
+
 std::string BucketQueue::tag(const std::string& what) const { return fmt::format("step {} {}", round_.step, what); }
 
 }  // namespace reigen::parallel

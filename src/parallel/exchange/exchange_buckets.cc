@@ -39,7 +39,10 @@ ExchangeBuckets::ExchangeBuckets(Communicator world, TrainedParameters trained, 
       trained_(std::move(trained)),
       strategy_(strategy),
       options_(options),
+      is_on_gpu_(trained_.ranges.front().gradients().is_cuda()),
+      carries_flags_(strategy.keeps_zeros() && !is_on_gpu_),
       queue_(world_, trained_.size(), std::move(sample)) {
+  if (!carries_flags_) flags_ = world_.allocate(trained_.size());
   cut(trained_.last_first());
 }
 
@@ -72,6 +75,16 @@ void ExchangeBuckets::cut(const std::vector<std::size_t>& order) {
   queue_.set(std::move(buckets));
 }
 
+void ExchangeBuckets::begin(const Round& round) {
+  std::exchange(flags_work_, Work()).wait();  // of the last round
+  queue_.begin(round);
+}
+
+void ExchangeBuckets::abandon() {
+  end_started();
+  std::exchange(flags_work_, Work()).wait();
+}
+
 void ExchangeBuckets::take(std::size_t parameter) {
   queue_.require_not_started(parameter, trained_.segment_of(parameter).name);
   trained_.range_of(parameter).take_gradient(trained_.places[parameter].segment);
@@ -99,8 +112,9 @@ void ExchangeBuckets::end_started() {
 
 void ExchangeBuckets::finish(int first) {
   while (queue_.next() < queue_.size()) start_next();
+  if (!carries_flags_) start_flags();
   end_started();
-  settle_flags();
+  carries_flags_ ? settle_flags() : settle_sent_flags();
   if (!options_.overlap) return;
   // The next backward is expected to complete gradients in the same order.
   if (const auto order = queue_.order_as_they_came(first)) cut(*order);
@@ -115,32 +129,44 @@ char* ExchangeBuckets::flag_of(std::size_t parameter) const {
 // Sets the parameter's slot and flag to the values that are sent with its bucket.
 void ExchangeBuckets::fill(std::size_t parameter) {
   trained_.fill_slot(parameter);
+  if (!carries_flags_) return;
   write_flag(flag_of(parameter), trained_.range_of(parameter).gradients().scalar_type(),
-             trained_.has_gradient(parameter) && strategy_.keeps_zeros());
-}
-
-// Returns which parameters have a gradient on some rank. Needed for strategies that do not send the flags.
-std::vector<char> ExchangeBuckets::exchange_flags() {
-  std::vector<char> flags;
-  for (std::size_t i = 0; i < trained_.size(); ++i) flags.push_back(trained_.has_gradient(i) ? 1 : 0);
-  return queue_.on_any_rank(std::move(flags));
+             trained_.has_gradient(parameter));
 }
 
 // A parameter that has a gradient only on other ranks gets it here too. If no rank has a gradient of a parameter, the
 // parameter remains without one.
 void ExchangeBuckets::settle_flags() {
-  const std::vector<char> flags = strategy_.keeps_zeros() ? std::vector<char>() : exchange_flags();
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     const ParameterRange& range = trained_.range_of(i);
     const at::ScalarType type = range.gradients().scalar_type();
-    const at::Tensor& slot = range.gradient_slot(trained_.places[i].segment);
     char* const flag = flag_of(i);
-    // A strategy may return parts of earlier gradients that it had kept back, although no rank has a gradient now.
-    const auto comes = [&] { return slot.ne(0).any().item<bool>(); };
-    const bool somewhere = flags.empty() ? read_flag(flag, type) : flags[i] != 0 || comes();
     at::Tensor& gradient = trained_.segment_of(i).parameter.mutable_grad();
-    if (!gradient.defined() && somewhere) gradient = slot;
+    if (!gradient.defined() && read_flag(flag, type)) gradient = range.gradient_slot(trained_.places[i].segment);
     write_flag(flag, type, false);
+  }
+}
+
+void ExchangeBuckets::start_flags() {
+  auto* const flags = static_cast<char*>(flags_.get());
+  for (std::size_t i = 0; i < trained_.size(); ++i) flags[i] = trained_.has_gradient(i) ? 1 : 0;
+  flags_work_ = queue_.start_on_any_rank(flags);
+}
+
+// As settle_flags(), with the flags of the call that start_flags() started.
+void ExchangeBuckets::settle_sent_flags() {
+  const auto lacks = [&](std::size_t i) { return !trained_.has_gradient(i); };
+  bool lacks_some = false;
+  for (std::size_t i = 0; i < trained_.size(); ++i) lacks_some = lacks_some || lacks(i);
+  if (!lacks_some && is_on_gpu_) return;
+  std::exchange(flags_work_, Work()).wait();
+  const auto* const flags = static_cast<const char*>(flags_.get());
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    if (!lacks(i)) continue;
+    const at::Tensor& slot = trained_.range_of(i).gradient_slot(trained_.places[i].segment);
+    // A strategy may return parts of earlier gradients that it had kept back, although no rank has a gradient now.
+    const auto comes = [&] { return !strategy_.keeps_zeros() && slot.ne(0).any().item<bool>(); };
+    if (flags[i] != 0 || comes()) trained_.segment_of(i).parameter.mutable_grad() = slot;
   }
 }
 

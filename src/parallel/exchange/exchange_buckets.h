@@ -4,6 +4,9 @@
 // has a gradient here". take() moves a gradient into its slot. When the last gradient of a bucket is ready, the
 // exchange gives the bucket to the strategy. The strategy combines it with the same bucket of the other ranks, and
 // sends the flags with it if it can. Gradients that are missing at the end of backward are filled with zeros.
+//
+// The host does not read or write the memory of a GPU, so there the flags are sent in a call of their own, on memory of
+// the host. A rank that has all gradients does not wait for this call.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -19,6 +22,7 @@
 #include "parallel/exchange/exchange.h"
 #include "parallel/trained_parameters.h"
 #include "reigen/comm/communicator.h"
+#include "reigen/comm/work.h"
 #include "reigen/parallel/strategy.h"
 
 namespace reigen::parallel {
@@ -36,10 +40,10 @@ class ExchangeBuckets final : public Exchange {
 
   Participants participants() const override { return {.newest = {.ranks = world_.size()}}; }
   void take(std::size_t parameter) override;
-  void begin(const Round& round) override { queue_.begin(round); }
+  void begin(const Round& round) override;
   void ready(std::size_t parameter) override;
   void finish(int first) override;
-  void abandon() override { end_started(); }
+  void abandon() override;
   bool is_under_way() const override { return queue_.any_is_started(); }
   std::uint64_t bytes_given() const override { return strategy_.bytes_given(); }
   std::size_t bucket_count() const override { return queue_.size(); }
@@ -51,14 +55,20 @@ class ExchangeBuckets final : public Exchange {
   void end_started();
   void fill(std::size_t parameter);
   char* flag_of(std::size_t parameter) const;
-  std::vector<char> exchange_flags();
+  void start_flags();
   void settle_flags();
+  void settle_sent_flags();
 
   Communicator world_;
   TrainedParameters trained_;
   GradientStrategy& strategy_;
   BucketOptions options_;
+  const bool is_on_gpu_;
+  const bool carries_flags_;  // the buckets carry the flags
   BucketQueue queue_;
+  // For a call of their own: a byte for each parameter. A call keeps such memory, so it may outlive the exchange.
+  std::shared_ptr<void> flags_;
+  Work flags_work_;
   std::vector<GradientBucket> given_;  // one per bucket
 };
 

@@ -23,6 +23,7 @@ class Predivided : public GradientStrategy {
   std::uint64_t bytes_given() const override { return inner_->bytes_given(); }
   void attach(const std::vector<ParameterRange>& ranges) override { inner_->attach(ranges); }
   bool keeps_zeros() const override { return inner_->keeps_zeros(); }
+  bool works_on_gpu() const override { return inner_->works_on_gpu(); }
   bool averages() const override { return inner_->averages(); }
   void begin(const GradientBucket& bucket) override {
     scale(bucket, 1 / factor_);

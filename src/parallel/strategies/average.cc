@@ -2,6 +2,7 @@
 
 #include "reigen/comm/call_list.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/calls.h"
 
 namespace reigen::parallel {
 
@@ -13,12 +14,19 @@ comm::Progress beside_backward(const Communicator& world) {
 
 Work begin_average(const Communicator& world, const std::vector<at::Tensor>& tensors, const std::string& tag) {
   CallList calls;
+  const Stream after = tensor::stream_of(tensors.front());
   for (const at::Tensor& tensor : tensors) {
     void* data = tensor.mutable_data_ptr();
     calls.all_reduce(data, data, static_cast<std::size_t>(tensor.numel()), tensor::to_data_type(tensor.scalar_type()),
-                     ReduceOp::kAvg, {.tag = tag});
+                     ReduceOp::kAvg, {.tag = tag, .after = after});
   }
-  return world.start(calls, beside_backward(world));
+  // The GPU computes by itself, so a thread that starts its work takes little of a core.
+  return world.start(calls, after.device.is_cpu() ? beside_backward(world) : comm::Progress::kThread);
+}
+
+void end_average(Work work, const std::vector<at::Tensor>& tensors) {
+  if (tensors.front().is_cpu()) return work.wait();
+  work.wait_on(tensor::stream_of(tensors.front()));
 }
 
 std::uint64_t bytes_of(const std::vector<at::Tensor>& tensors) {

@@ -18,6 +18,7 @@ class Compressed : public GradientStrategy {
 
   std::string description() const override { return fmt::format("compressed {}", c10::toString(type_)); }
   bool keeps_zeros() const override { return true; }
+  bool works_on_gpu() const override { return true; }
 
   void begin(const GradientBucket& bucket) override {
     at::NoGradGuard no_grad;
@@ -30,7 +31,7 @@ class Compressed : public GradientStrategy {
     }
     std::int64_t count = 0;
     for (const at::Tensor& run : bucket.runs) count += run.numel();
-    tensor::ensure_shared(part.whole, world_, count, type_);
+    tensor::ensure_shared(part.whole, world_, count, type_, bucket.runs.front().device());
     std::int64_t at = 0;
     for (const at::Tensor& run : bucket.runs) {
       part.whole.narrow(0, at, run.numel()).copy_(run);
@@ -43,8 +44,9 @@ class Compressed : public GradientStrategy {
   void end(const GradientBucket& bucket) override {
     at::NoGradGuard no_grad;
     Part& part = parts_[bucket.index];
-    std::exchange(part.work, Work()).wait();
-    if (is_narrow(bucket)) return;
+    const bool is_whole = is_narrow(bucket);
+    end_average(std::exchange(part.work, Work()), is_whole ? bucket.runs : std::vector<at::Tensor>{part.whole});
+    if (is_whole) return;
     std::int64_t at = 0;
     for (const at::Tensor& run : bucket.runs) {
       run.copy_(part.whole.narrow(0, at, run.numel()));

@@ -13,13 +13,16 @@ class Plain : public GradientStrategy {
 
   std::string description() const override { return "plain"; }
   bool keeps_zeros() const override { return true; }
+  bool works_on_gpu() const override { return true; }
 
   void begin(const GradientBucket& bucket) override {
     works_.resize(std::max(works_.size(), bucket.index + 1));
     works_[bucket.index] = begin_average(world_, bucket.runs, bucket.tag);
     bytes_ += bytes_of(bucket.runs);
   }
-  void end(const GradientBucket& bucket) override { std::exchange(works_[bucket.index], Work()).wait(); }
+  void end(const GradientBucket& bucket) override {
+    end_average(std::exchange(works_[bucket.index], Work()), bucket.runs);
+  }
   std::uint64_t bytes_given() const override { return bytes_; }
 
  private:

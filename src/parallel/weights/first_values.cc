@@ -12,7 +12,9 @@
 #include "nn/skip_writes.h"
 #include "parallel/buffer_sync.h"
 #include "reigen/base/error.h"
+#include "reigen/comm/call_list.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/calls.h"
 #include "tensor/memory/away_memory.h"
 
 namespace reigen::parallel {
@@ -24,19 +26,18 @@ void give_memory(at::Tensor tensor) {
   if (tensor::is_away(tensor)) tensor.set_data(at::empty(tensor.sizes(), tensor.options().requires_grad(false)));
 }
 
-void broadcast_tensor(const Communicator& group, const at::Tensor& values) {
-  group.broadcast(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
-                  tensor::to_data_type(values.scalar_type()), 0, {.tag = kTag});
+void broadcast_tensor(const Communicator& group, const at::Tensor& values, const std::string& tag, int root) {
+  CallList calls;
+  calls.broadcast(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
+                  tensor::to_data_type(values.scalar_type()), root, {.tag = tag, .after = tensor::stream_of(values)});
+  tensor::run_calls(group, calls, values);
 }
 
 }  // namespace
 
 void broadcast_weights(const Communicator& world, const std::vector<ParameterRange>& ranges, const std::string& tag,
                        int root) {
-  for (const ParameterRange& range : ranges) {
-    world.broadcast(range.values().mutable_data_ptr(), static_cast<std::size_t>(range.values().numel()),
-                    tensor::to_data_type(range.values().scalar_type()), root, {.tag = tag});
-  }
+  for (const ParameterRange& range : ranges) broadcast_tensor(world, range.values(), tag, root);
 }
 
 FirstValues::FirstValues(torch::nn::Module& module, Communicator world, Communicator sharers, Communicator replicas,
@@ -74,7 +75,7 @@ void FirstValues::begin_as_first_replica(const std::vector<tensor::NamedParamete
   for (const tensor::NamedParameter& entry : parameters) {
     if (tensor::is_away(entry.parameter)) continue;
     const at::Tensor values = entry.parameter.detach().contiguous();
-    broadcast_tensor(replicas_, values);
+    broadcast_tensor(replicas_, values, kTag, 0);
     entry.parameter.detach().copy_(values);
   }
 }
@@ -84,7 +85,7 @@ void FirstValues::fill(const at::Tensor& parameter) {
     const nn::SkipWrites to_the_others;
     initialize_();
   }
-  if (replicas_.size() > 1) broadcast_tensor(replicas_, parameter);
+  if (replicas_.size() > 1) broadcast_tensor(replicas_, parameter, kTag, 0);
 }
 
 // If all ranks share one memory, only the first rank sets the values.

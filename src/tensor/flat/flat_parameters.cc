@@ -32,15 +32,17 @@ namespace {
                                .fix = fix});
 }
 
+bool is_packable(const at::Device& device) { return device.is_cpu() || device.is_cuda(); }
+
 void check_parameter(const NamedParameter& entry) {
   const at::Tensor& tensor = entry.parameter;
   if (!tensor.defined()) refuse(entry.name, "an undefined tensor", "a tensor", "register it after it was made");
   if (tensor.layout() != at::kStrided) {
     refuse(entry.name, "a sparse tensor", "a dense one", "call to_dense() before registering it");
   }
-  if (!tensor.device().is_cpu()) {
-    refuse(entry.name, "device " + tensor.device().str(), "device cpu",
-           "move the model to the CPU: no backend for other devices is built in");
+  if (!is_packable(tensor.device())) {
+    refuse(entry.name, "device " + tensor.device().str(), "device cpu or cuda",
+           "move the model to the CPU or to a GPU: module.to(at::kCUDA)");
   }
   if (!at::isFloatingType(tensor.scalar_type())) {
     refuse(entry.name, c10::toString(tensor.scalar_type()), "float16, bfloat16, float32 or float64",
@@ -50,6 +52,15 @@ void check_parameter(const NamedParameter& entry) {
   if (!tensor.is_leaf()) {
     refuse(entry.name, "the result of an operation", "a leaf of the autograd graph",
            "register tensor.detach() instead");
+  }
+}
+
+void check_one_device(const std::vector<NamedParameter>& parameters) {
+  for (const NamedParameter& entry : parameters) {
+    const at::Device& first = parameters.front().parameter.device();
+    if (entry.parameter.device() == first) continue;
+    refuse(entry.name, "device " + entry.parameter.device().str(),
+           "device " + first.str() + ", as " + parameters.front().name, "move the whole model to one device");
   }
 }
 
@@ -237,7 +248,7 @@ layout::TensorSpec spec_of(const NamedParameter& entry) {
                           .aliases = entry.aliases,
                           .shape = tensor.sizes().vec(),
                           .trainable = tensor.requires_grad(),
-                          .packs = fits && tensor.device().is_cpu() && tensor.is_leaf()};
+                          .packs = fits && is_packable(tensor.device()) && tensor.is_leaf()};
   if (fits || spec.trainable) {
     spec.type = at::isFloatingType(tensor.scalar_type()) ? stored_type(entry.name, tensor.scalar_type())
                                                          : format::TensorType::kF32;  // refused where it is packed
@@ -256,7 +267,9 @@ FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Co
     model.tensors.push_back(spec_of(entry));
     model.tensors.back().trainable = true;  // all are packed, trained or not
   }
-  pack(parameters, layout::choose(std::move(model), {}, {}), {}, {.sharers = std::move(memory)});
+  const bool is_on_gpu = !parameters.empty() && parameters.front().parameter.is_cuda();
+  pack(parameters, layout::choose(std::move(model), {}, {.has_model_on_gpu = is_on_gpu}), {},
+       {.sharers = std::move(memory)});
 }
 
 FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, const layout::Layout& layout,
@@ -284,8 +297,10 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
     }
     packed.push_back(parameters[i]);
   }
+  check_one_device(packed);
   check_overlaps(packed);
-  auto resource = std::make_shared<MemoryResource>(options.sharers, options.offload);
+  const at::Device device = packed.empty() ? at::Device(at::kCPU) : packed.front().parameter.device();
+  auto resource = std::make_shared<MemoryResource>(options.sharers, options.offload, device);
   Packing packing{layout, std::move(options), std::move(resource)};
   std::vector<std::size_t> units_of_frozen;
   for (const layout::Range& range : layout.ranges(at)) {

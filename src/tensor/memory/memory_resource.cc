@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "base/check.h"
 #include "tensor/memory/disk_tensor.h"
 #include "tensor/memory/shared_tensor.h"
 
@@ -9,6 +10,7 @@ namespace reigen::tensor {
 
 at::Tensor MemoryResource::make(const FlatBuffer& buffer) {
   const bool on_disk = buffer.residence.medium == layout::Medium::kDisk;
+  if (buffer.residence.medium == layout::Medium::kDevice) return make_on_gpu(buffer);
   if (buffer.residence.is_common) {
     return on_disk ? common_disk_tensor(ranks_, buffer.count, buffer.type, directory_)
                    : common_tensor(ranks_, buffer.count, buffer.type);
@@ -17,6 +19,13 @@ at::Tensor MemoryResource::make(const FlatBuffer& buffer) {
   if (buffer.travels) return shared_tensor(ranks_, buffer.count, buffer.type);
   const bool is_part = buffer.last - buffer.first < buffer.count;
   return is_part ? lazy_tensor(buffer.count, buffer.type) : at::zeros({buffer.count}, buffer.type);
+}
+
+// A group without the GPU has one rank: data_parallel() requires the GPU of groups of several ranks.
+at::Tensor MemoryResource::make_on_gpu(const FlatBuffer& buffer) {
+  REIGEN_CHECK(!buffer.residence.is_common, "[flat_parameters] ranks cannot have common memory on {} yet", gpu_.str());
+  if (buffer.travels && !ranks_.device().is_cpu()) return shared_tensor(ranks_, buffer.count, buffer.type, gpu_);
+  return at::zeros({buffer.count}, at::TensorOptions().dtype(buffer.type).device(gpu_));
 }
 
 at::Tensor MemoryResource::take(layout::Role role, const FlatBuffer& buffer) {

@@ -1,10 +1,10 @@
-// Provides the memory of flat buffers. As the layout says, it is private, common (one memory of all ranks), or on the
-// disk. All buffers of a model's ranges come from one resource, which also counts their bytes: a run reports these
-// bytes as its memory.
-// Thread rule: one thread at a time.
+// Provides the memory of flat buffers. As the layout says, it is private, common (one memory of all ranks), of a GPU,
+// or on the disk. All buffers of a model's ranges come from one resource, which also counts their bytes: a run reports
+// these bytes as its memory. Thread rule: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/core/Storage.h>
 
 #include <array>
@@ -31,9 +31,9 @@ struct FlatBuffer {
 
 class MemoryResource {
  public:
-  // `directory`: the folder for the files of Medium::kDisk.
-  MemoryResource(Communicator ranks, std::filesystem::path directory)
-      : ranks_(std::move(ranks)), directory_(std::move(directory)) {}
+  // `directory`: the folder for the files of Medium::kDisk. `gpu`: the device of Medium::kDevice.
+  MemoryResource(Communicator ranks, std::filesystem::path directory, const at::Device& gpu = at::kCPU)
+      : ranks_(std::move(ranks)), directory_(std::move(directory)), gpu_(gpu) {}
 
   // Returns a one-dimensional tensor of zeros. For a common buffer the call is collective, and the ranks must be on one
   // machine, else take() throws BackendError. It throws IoError if the disk has no room.
@@ -52,9 +52,11 @@ class MemoryResource {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
   at::Tensor make(const FlatBuffer& buffer);
+  at::Tensor make_on_gpu(const FlatBuffer& buffer);
 
   Communicator ranks_;
   std::filesystem::path directory_;
+  at::Device gpu_;
   std::vector<Taken> taken_;
 };
 

@@ -1,9 +1,11 @@
 #include "tensor/memory/shared_tensor.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -25,8 +27,25 @@ std::size_t bytes_of(std::int64_t count, at::ScalarType type) {
 
 }  // namespace
 
-at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type) {
-  return tensor_over(world.allocate(bytes_of(count, type)), count, type);
+at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type, const at::Device& device) {
+  if (device.is_cpu()) return tensor_over(world.allocate(bytes_of(count, type)), count, type);
+  std::shared_ptr<void> memory = world.allocate(bytes_of(count, type), Device::cuda(device.index()));
+  void* data = memory.get();
+  // The group may give freed memory to a call on another stream at once, so the work on it must be done.
+  const auto free = [owner = std::move(memory), device](void*) mutable {
+    try {
+      c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).synchronizeDevice(device.index());
+    } catch (const std::exception&) {
+      // The GPU has failed: nothing on it will be used any more.
+    }
+    owner.reset();
+  };
+  at::Tensor made = at::for_blob(data, {count})
+                        .deleter(free)
+                        .options(at::TensorOptions().dtype(type).device(device))
+                        .target_device(device)
+                        .make_tensor();
+  return made.zero_();
 }
 
 at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type) {
@@ -41,9 +60,11 @@ at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type) {
   return tensor_over(std::shared_ptr<void>(memory, [bytes](void* begin) { ::munmap(begin, bytes); }), count, type);
 }
 
-void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type) {
-  if (tensor.defined() && tensor.numel() == count && tensor.scalar_type() == type) return;
-  tensor = shared_tensor(world, count, type);
+void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type,
+                   const at::Device& device) {
+  const bool fits = tensor.defined() && tensor.numel() == count && tensor.scalar_type() == type;
+  if (fits && tensor.device() == device) return;
+  tensor = shared_tensor(world, count, type, device);
 }
 
 }  // namespace reigen::tensor

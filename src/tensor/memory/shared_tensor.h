@@ -9,8 +9,10 @@
 
 namespace reigen::tensor {
 
-// A one-dimensional tensor of zeros, in memory from Communicator::allocate.
-at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type);
+// A one-dimensional tensor of zeros, in memory from Communicator::allocate. For a tensor on a GPU `world` must carry
+// the GPU's memory. When the last tensor over this memory goes, the host waits for the GPU.
+at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type,
+                         const at::Device& device = at::kCPU);
 
 // As shared_tensor(), but all ranks get the same memory. Collective. Throws BackendError if the ranks share no memory.
 at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type);
@@ -20,6 +22,7 @@ at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type);
 
 // Replaces `tensor` by a new shared_tensor() of `count` elements of this type, unless it has this size and type
 // already.
-void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type);
+void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type,
+                   const at::Device& device = at::kCPU);
 
 }  // namespace reigen::tensor

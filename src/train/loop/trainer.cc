@@ -2,6 +2,7 @@
 // Watchers (watch/watcher.h).
 #include "reigen/train/trainer.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
@@ -21,6 +22,7 @@
 #include "train/loop/ending.h"
 #include "train/loop/losses.h"
 #include "train/loop/validation.h"
+#include "train/model/device.h"
 #include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 #include "train/model/trained_model.h"
@@ -84,11 +86,13 @@ FitResult Trainer::fit() { return impl_->fit(); }
 FitResult Trainer::Impl::fit() {
   try {
     require_same(run.config, run.world);
+    run.device = device_of(run.config.train, run.world);
     trace.open();
   } catch (InvalidArgument& error) {
     error.mark_common();
     throw;
   }
+  const c10::OptionalDeviceGuard on(run.device.is_cuda() ? std::optional(run.device) : std::nullopt);
   tensor::share_cores(run.world, static_cast<int>(run.config.train.threads));
   begin();
   FitResult result{.directory = files.directory()};
@@ -150,10 +154,11 @@ void Trainer::Impl::begin_progress() {
     run.say(fmt::format("going on after step {} from {}", run.done, files.found()->path().string()));
   }
   const data::Loader& loader = data.loader();
-  run.say(fmt::format("{}: {} ({}), {} {}, global batch {}, {} an epoch, files in {}", run.task.name(),
-                      base::counted(run.world.size(), "rank"), run.world.backend(), loader.size(),
-                      run.task.kind_of_samples(), loader.global_batch(), base::counted(loader.steps(), "step"),
-                      files.directory().string()));
+  const std::string engine = run.device.is_cpu() ? run.world.backend() : run.world.device_backend();
+  run.say(fmt::format("{}: {} ({}{}), {} {}, global batch {}, {} an epoch, files in {}", run.task.name(),
+                      base::counted(run.world.size(), "rank"), engine,
+                      run.device.is_cpu() ? "" : " on " + run.device.str(), loader.size(), run.task.kind_of_samples(),
+                      loader.global_batch(), base::counted(loader.steps(), "step"), files.directory().string()));
   run.console.begin_progress({.log_every = run.config.train.log_every,
                               .steps = run.total,
                               .first_step = run.done,

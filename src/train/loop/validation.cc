@@ -10,6 +10,7 @@
 
 #include "data/complete.h"
 #include "reigen/data/sampler.h"
+#include "train/model/device.h"
 #include "train/model/precision.h"
 #include "train/run/agree.h"
 
@@ -71,8 +72,8 @@ bool Validation::hears_of_stop() {
 Scores Validation::score_some(const std::vector<std::int64_t>& indices) {
   const data::Dataset& test = data_.test();
   const data::Samples samples = data::complete(test.gather(indices), test, static_cast<std::int64_t>(indices.size()));
-  const auto autocast = compute_type(run_.config.train.precision);
-  return run_.task.score_of(samples);
+  const auto autocast = compute_type(run_.config.train.precision, run_.device);
+  return run_.task.score_of(samples_on(run_.device, samples));
 }
 
 // The number of forwards that the rank with the most samples makes.

@@ -7,6 +7,7 @@
 
 #include "base/philox.h"
 #include "reigen/nn/stand_in.h"
+#include "train/model/device.h"
 #include "train/model/precision.h"
 
 namespace reigen::train {
@@ -19,10 +20,10 @@ void seed_step(const Run& run) {
 }
 
 at::Tensor loss_of(Run& run, const data::MicroBatch& part) {
-  const auto autocast = compute_type(run.config.train.precision);
+  const auto autocast = compute_type(run.config.train.precision, run.device);
   std::optional<nn::StandIn> stand_in;
   if (part.count == 0) stand_in.emplace();
-  return run.task.loss_of({part.input, part.target, part.inputs, part.targets});
+  return run.task.loss_of(samples_on(run.device, {part.input, part.target, part.inputs, part.targets}));
 }
 
 void backward(TrainedModel& model, const at::Tensor& mean, const data::MicroBatch& part) {

@@ -25,7 +25,8 @@ std::optional<parallel::Shard> shard_named(const std::string& name) {
 
 }  // namespace
 
-parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world) {
+parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world,
+                                                    const at::Device& device) {
   parallel::DataParallelOptions options{
       .bucket_mb = config.bucket_mb, .overlap = config.overlap, .strategy = parallel::strategy_of(config.strategy)};
   options.share_cores = false;  // the code that trains calls share_cores(), with train.threads
@@ -33,7 +34,7 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
   if (config.buffers == "own") options.buffers = parallel::BufferPolicy::kOwn;
   options.shard =
       layout::sharding_of({.sharding = shard_named(config.shard), .buckets = !config::lets_gradients_stay(config)},
-                          {.shares_memory = world.shares_memory()});
+                          {.shares_memory = world.shares_memory() && device.is_cpu()});
   options.reshard_after_forward = config.reshard_after_forward;
   options.reshard_to = static_cast<int>(config.reshard_to);
   options.gather_type = travelling_type(config.gather_type);

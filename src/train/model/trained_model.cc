@@ -68,10 +68,21 @@ std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& modu
   return tensors;
 }
 
+// Initial values are set on the host, in memory. After a rollback the model is still on the GPU.
+void bring_to_host(torch::nn::Module& module) {
+  const auto give_memory = [](at::Tensor tensor) {
+    if (nn::has_no_memory(tensor)) tensor.set_data(at::empty(tensor.sizes(), tensor.options().requires_grad(false)));
+  };
+  for (const at::Tensor& parameter : module.parameters()) give_memory(parameter);
+  for (const at::Tensor& buffer : module.buffers()) give_memory(buffer);
+  module.to(at::kCPU);
+}
+
 }  // namespace
 
 void TrainedModel::make(const Start& start) {
   bool without_memory = false;
+  if (run_.device.is_cuda()) bring_to_host(module());
   together(run_.world, "model", [&] {
     require_precision(module(), run_.config.train.precision);
     without_memory = is_without_memory(module());
@@ -101,7 +112,8 @@ void TrainedModel::set_values(const Start& start) {
 
 void TrainedModel::wrap(const Start& start, bool without_memory) {
   const Config& config = run_.config;
-  parallel::DataParallelOptions how = data_parallel_options(config.parallel, run_.world);
+  if (run_.device.is_cuda()) module().to(run_.device);
+  parallel::DataParallelOptions how = data_parallel_options(config.parallel, run_.world, run_.device);
   how.units = run_.task.units();
   if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
   if (without_memory) how.initialize = alone([&] { set_values(start); });

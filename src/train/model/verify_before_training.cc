@@ -23,9 +23,11 @@ std::string left_out(const Config& config, const Communicator& world) {
   // real difference.
   const std::string& precision = config.train.precision;
   if (precision == "bf16" || precision == "fp16") parts.push_back("in fp32 instead of train.precision " + precision);
+  if (config.train.device != "cpu") parts.push_back("on the CPU instead of train.device " + config.train.device);
   // Weights in memory of several ranks get the same bits as weights of which each rank has its own copy. But ranks with
   // one common copy cannot each train alone. Strategies give other results than one process by design.
-  if (data_parallel_options(config.parallel, world).shard != parallel::Shard::kNone) parts.push_back("without shards");
+  if (data_parallel_options(config.parallel, world, at::kCPU).shard != parallel::Shard::kNone)
+    parts.push_back("without shards");
   const std::string& strategy = config.parallel.strategy.name;
   if (strategy != ParallelConfig{}.strategy.name) parts.push_back("without parallel.strategy " + strategy);
   return parts.empty() ? "" : fmt::format(" (plain data parallelism, {})", fmt::join(parts, ", "));

@@ -127,7 +127,7 @@ class Bench {
   }
 
   at::Tensor loss() {
-    const auto autocast = compute_type(config_.train.precision);
+    const auto autocast = compute_type(config_.train.precision, at::kCPU);
     return task_->loss_of(batch_);
   }
 
@@ -166,6 +166,7 @@ void require_measurable(const Config& config) {
   if (parallel.bucket_mb != usual.bucket_mb)
     refuse("--parallel.bucket_mb", fmt::format("{}", parallel.bucket_mb), "none: --buckets lists the sizes");
   if (parallel.overlap != usual.overlap) refuse("--parallel.overlap", "false", "none: it measures both");
+  if (config.train.device != "cpu") refuse("--train.device", config.train.device, "none: it measures the CPU");
   if (config.train.micro_batch > 0)
     refuse("--train.micro_batch", fmt::format("{}", config.train.micro_batch), "none: it measures one backward");
   if (config::acts_on_weights(parallel.strategy))

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/machine/host_name.h"
 #include "base/text.h"
+#include "config/checks.h"
 #include "config/text.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
@@ -30,7 +31,9 @@
 #include "reigen/train/config.h"
 #include "reigen/train/stop.h"
 #include "reigen/train/trainer.h"
+#include "tensor/torch_cuda.h"
 #include "train/files/summary.h"
+#include "train/model/device.h"
 #include "train/program/ddp_bench.h"
 #include "train/program/launcher_prefix.h"
 #include "train/run/agree.h"
@@ -193,15 +196,15 @@ void listen(const RunConfig& run, const launch::Environment& environment) {
       *end);
 }
 
-InitOptions init_options(const CommConfig& config) {
-  const comm::GroupOptions& group = config.group;
+InitOptions init_options(const Config& config) {
+  const comm::GroupOptions& group = config.comm.group;
   return {.backend = group.backend,
           .algorithms = group.algorithms,
           .segments = group.segments,
           .connections = group.connections,
           .network = group.network,
           .machine_id = group.machine_id,
-          .device = group.device,
+          .device = config::device_of(config.train).value(),
           .device_backend = group.device_backend,
           .timeout = group.timeout,
           .join_timeout = group.join_timeout,
@@ -210,10 +213,11 @@ InitOptions init_options(const CommConfig& config) {
 }
 
 // Options for a rank that is a process. With comm.machines, one machine acts as several.
-InitOptions init_options(const CommConfig& config, const launch::Environment& environment) {
+InitOptions init_options(const Config& config, const launch::Environment& environment) {
   InitOptions options = init_options(config);
-  if (config.machines == 0) return options;
-  options.machine_id = fmt::format("machine{}", environment.rank * config.machines / environment.world_size);
+  const std::int64_t machines = config.comm.machines;
+  if (machines == 0) return options;
+  options.machine_id = fmt::format("machine{}", environment.rank * machines / environment.world_size);
   return options;
 }
 
@@ -235,10 +239,11 @@ void require_one_process(const Config& config, const launch::Environment& enviro
 int run_as_threads(Job job, int ranks, const launch::Environment& environment, const std::string& call) {
   require_one_process(job.config, environment, call);
   listen(job.config.run, environment);
+  if (job.config.train.device != "cpu") tensor::open_torch_cuda();
   std::vector<int> codes(static_cast<std::size_t>(ranks));
   run_threads(
       ranks, [&](const Communicator& world) { codes[static_cast<std::size_t>(world.rank())] = train_rank(job, world); },
-      init_options(job.config.comm));
+      init_options(job.config));
   return codes[0];
 }
 
@@ -282,7 +287,7 @@ void require_ranks_of_launcher(std::optional<int> wanted, const launch::Environm
 
 int run_recipe(const Program& program, const launch::Environment& environment) {
   const Recipe& recipe = program.recipe;
-  const CommandLine line = [&] {
+  CommandLine line = [&] {
     try {
       return read_options(defaults_of(recipe), program.options, config::process_environment());
     } catch (Error& error) {
@@ -294,6 +299,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
     if (environment.rank == 0) fmt::print("{}", line.help ? program_help(program) : to_toml(line.config));
     return 0;
   }
+  line.config.train = with_device_chosen(line.config.train);
   const bool threads = line.config.run.ranks == "threads";
   const int ranks = line.ranks.value_or(environment.world_size);
   Job job{.recipe = recipe,
@@ -303,7 +309,8 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
   if (threads) return run_as_threads(std::move(job), ranks, environment, program.call());
   if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(program, ranks);
   require_ranks_of_launcher(line.ranks, environment);
-  Communicator world = init(init_options(line.config.comm, environment));
+  if (line.config.train.device != "cpu") tensor::open_torch_cuda();  // it brings the CUDA runtime that the group uses
+  Communicator world = init(init_options(line.config, environment));
   listen(line.config.run, environment);
   return train_rank(job, world);
 }
@@ -357,11 +364,11 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
   if (line.config.run.ranks == "threads") {
     const int ranks = line.ranks.value_or(1);
     require_one_process(line.config, environment, "reigen bench ddp");
-    run_threads(ranks, bench, init_options(line.config.comm));
+    run_threads(ranks, bench, init_options(line.config));
     return 0;
   }
   require_ranks_of_launcher(line.ranks, environment);
-  Communicator world = init(init_options(line.config.comm, environment));
+  Communicator world = init(init_options(line.config, environment));
   bench(world);
   return 0;
 }

@@ -3,6 +3,8 @@
 // Thread rule: used only by the thread of its rank.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -32,6 +34,7 @@ struct Run {
   TrainerOptions options;
   Config config;  // options.config, with values that a checkpoint adds
   Console console;
+  at::Device device = at::kCPU;  // where this rank computes
 
   std::int64_t done = 0;      // steps done
   std::int64_t total = 0;     // steps of the whole run

@@ -3,12 +3,17 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "comm/reduce/reduce.h"
 #include "fakes/cuda/device.h"
 #include "fakes/cuda/stand_in.h"
+#include "optim/kernels/kernels.h"
 
 namespace reigen::device {
 
@@ -46,10 +51,104 @@ int reduce(const ReduceCall* call, void* stream) {
   return cudaSuccess;
 }
 
+using namespace reigen::optim::kernels;
+
+// One chunk of a parameter, whose addresses are those that the host can use.
+template <typename Step>
+Squares run_rule(Rule rule, Layout layout, const Block& block, const Step& step) {
+  const optim::kernels::Kernels& loops = portable::kernels();
+  if constexpr (std::is_same_v<Step, SgdStep>) loops.sgd(layout, block, step);
+  if constexpr (std::is_same_v<Step, AdamStep>) loops.adam(layout, block, step);
+  if constexpr (std::is_same_v<Step, AdagradStep>) loops.adagrad(layout, block, step);
+  if constexpr (std::is_same_v<Step, RmspropStep>) loops.rmsprop(layout, block, step);
+  if constexpr (std::is_same_v<Step, LionStep>) loops.lion(layout, block, step);
+  if constexpr (std::is_same_v<Step, LarsStep>) loops.lars(layout, block, step);
+  if constexpr (std::is_same_v<Step, LambStep>) {
+    if (rule == Rule::kLambMoments) return loops.lamb_moments(layout, block, step);
+    loops.lamb_apply(layout, block, step);
+  }
+  if constexpr (std::is_same_v<Step, AverageStep>) {
+    loops.average(layout, block.states[0], block.values, block.count, step.share);
+  }
+  if constexpr (std::is_same_v<Step, NoStep>) {
+    if (rule == Rule::kValueSquares) return loops.value_squares(layout, block);
+    if (rule == Rule::kSquares) return {loops.squares(layout, block.gradients, block.count), 0};
+    if (rule == Rule::kFinite) return {loops.finite(layout, block.gradients, block.count) ? 0.0 : NAN, 0};
+    loops.change_gradients(layout, block);
+  }
+  return {};
+}
+
+void require(const void* data, std::int64_t bytes, int device, const char* what) {
+  if (data != nullptr) stand_in::require_memory(data, static_cast<std::size_t>(bytes), device, what);
+}
+
+template <typename Step>
+void run_items(const OptimizeCall& call, int device) {
+  const auto layout = static_cast<Layout>(call.layout);
+  const Sizes sizes = sizes_of(layout);
+  const auto* items = reinterpret_cast<const Item<Step>*>(stand_in::reach(call.items));
+  auto* squares = call.squares == nullptr ? nullptr : reinterpret_cast<double*>(stand_in::reach(call.squares));
+  std::int64_t chunk = 0;
+  for (int i = 0; i < call.count; ++i) {
+    Block all = items[i].block;
+    if (items[i].first_chunk != chunk) stand_in::die("an item of an optimizer's call begins at another chunk");
+    require(all.values, all.count * sizes.value, device, "values of an optimizer");
+    require(all.gradients, all.count * sizes.value, device, "gradients of an optimizer");
+    require(all.masters, all.count * static_cast<std::int64_t>(sizeof(float)), device, "masters of an optimizer");
+    const auto reach = [](auto*& data) {
+      if (data != nullptr) data = stand_in::reach(data);
+    };
+    for (void*& state : all.states) {
+      require(state, all.count * sizes.state, device, "states of an optimizer");
+      reach(state);
+    }
+    reach(all.values);
+    reach(all.gradients);
+    reach(all.masters);
+    for (std::int64_t first = 0; first < all.count; first += call.chunk_elements, ++chunk) {
+      const Block block = slice(sizes, all, first, std::min<std::int64_t>(call.chunk_elements, all.count - first));
+      const Squares sums = run_rule(static_cast<Rule>(call.rule), layout, block, items[i].step);
+      if (squares == nullptr) continue;
+      squares[2 * chunk] = sums.first;
+      squares[2 * chunk + 1] = sums.second;
+    }
+  }
+  if (chunk != call.chunks) stand_in::die("an optimizer's call has another number of chunks than its items");
+}
+
+int optimize(const OptimizeCall* call, void* stream) {
+  if (call->chunks == 0) return cudaSuccess;
+  stand_in::Queue& queue = stand_in::queue_of(static_cast<cudaStream_t>(stream));
+  queue.push([copy = *call, device = queue.device()] {
+    const auto with = [&]<typename Step>(Step) {
+      require(copy.items, copy.count * static_cast<std::int64_t>(sizeof(Item<Step>)), device, "items of an optimizer");
+      run_items<Step>(copy, device);
+    };
+    require(copy.squares, copy.chunks * static_cast<std::int64_t>(sizeof(Squares)), device, "squares of an optimizer");
+    switch (static_cast<Rule>(copy.rule)) {
+      case Rule::kSgd: return with(SgdStep{});
+      case Rule::kAdam: return with(AdamStep{});
+      case Rule::kAdagrad: return with(AdagradStep{});
+      case Rule::kRmsprop: return with(RmspropStep{});
+      case Rule::kLion: return with(LionStep{});
+      case Rule::kLars: return with(LarsStep{});
+      case Rule::kLambMoments:
+      case Rule::kLambApply: return with(LambStep{});
+      case Rule::kValueSquares:
+      case Rule::kSquares:
+      case Rule::kFinite:
+      case Rule::kChangeGradients: return with(NoStep{});
+      case Rule::kAverage: return with(AverageStep{});
+    }
+  });
+  return cudaSuccess;
+}
+
 }  // namespace
 
-const Kernels& kernels() {
-  static const Kernels kTable{.reduce = &reduce};
+const device::Kernels& kernels() {
+  static const device::Kernels kTable{.reduce = &reduce, .optimize = &optimize};
   return kTable;
 }
 

@@ -5,7 +5,9 @@
 // An operator first waits until its stream has done all earlier work, and then computes on the calling thread. So it
 // sees the result of a collective only if its stream waits for that collective.
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -18,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <tuple>
 
 #include "fakes/cuda/device.h"
 #include "fakes/cuda/stand_in.h"
@@ -42,6 +45,24 @@ struct Allocator final : c10::Allocator {
   static void drop(void* data) { cudaFree(data); }
 };
 Allocator allocator;
+
+// Pinned memory of the host.
+struct PinnedAllocator final : at::HostAllocator {
+  at::DataPtr allocate(std::size_t bytes) override {
+    void* data = nullptr;
+    if (bytes > 0) cudaMallocHost(&data, bytes);
+    return {data, data, &drop, at::Device(at::kCPU)};
+  }
+  at::DeleterFnPtr raw_deleter() const override { return &drop; }
+  void copy_data(void*, const void*, std::size_t) const override { stand_in::die("an allocator copies"); }
+  bool record_event(void*, void*, c10::Stream) override { return true; }
+  void empty_cache() override {}
+  at::HostStats get_stats() override { return {}; }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+  static void drop(void* data) { cudaFreeHost(data); }
+};
+PinnedAllocator pinned_allocator;
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   at::DeviceType type() const override { return at::kCUDA; }
@@ -89,6 +110,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     const c10::DeviceGuard on(of.device());
     return cudaStreamQuery(handle_of(of.id())) == cudaSuccess;
   }
+  void synchronizeDevice(c10::DeviceIndex device) const override { stand_in::wait_until_idle(device); }
   void synchronizeStream(const c10::Stream& of) const override {
     const c10::DeviceGuard on(of.device());
     cudaStreamSynchronize(handle_of(of.id()));
@@ -159,11 +181,26 @@ at::Tensor view(const at::Tensor& tensor, c10::SymIntArrayRef sizes) {
 at::Tensor reshape_alias(const at::Tensor& tensor, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides) {
   return at::native::_reshape_alias(tensor, C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides));
 }
+// The fallback would lose the running statistics, because the operator's schema does not say that it changes them.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tensor& input,
+                                                                 const std::optional<at::Tensor>& weight,
+                                                                 const std::optional<at::Tensor>& bias,
+                                                                 const std::optional<at::Tensor>& mean,
+                                                                 const std::optional<at::Tensor>& variance,
+                                                                 bool training, double momentum, double eps) {
+  const auto here = [](const std::optional<at::Tensor>& tensor) {
+    return tensor && tensor->defined() ? std::optional(on_cpu(*tensor)) : std::nullopt;
+  };
+  const auto [output, saved_mean, saved_variance] = at::native_batch_norm(
+      on_cpu(input), here(weight), here(bias), here(mean), here(variance), training, momentum, eps);
+  return {output.to(input.device()), saved_mean.to(input.device()), saved_variance.to(input.device())};
+}
 at::Scalar local_scalar_dense(const at::Tensor& tensor) { return on_cpu(tensor).item(); }
 void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) { at::native::cpu_fallback(op, stack); }
 
 [[maybe_unused]] const bool kAllocates = [] {
   c10::SetAllocator(at::kCUDA, &allocator);
+  at::setHostAllocator(at::kCUDA, &pinned_allocator);
   return true;
 }();
 
@@ -181,6 +218,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("as_strided", as_strided);
   library.impl("view", view);
   library.impl("_reshape_alias", reshape_alias);
+  library.impl("native_batch_norm", native_batch_norm);
   library.impl("_local_scalar_dense", local_scalar_dense);
 }
 TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&by_cpu>()); }
@@ -196,6 +234,12 @@ struct CUDAHooks final : at::CUDAHooksInterface {
   int getNumGPUs() const override { return stand_in::kDevices; }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
+  at::Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator; }
+  // Random numbers are drawn by the CPU's generator.
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+    static const at::Generator kNotUsed = at::detail::createCPUGenerator();
+    return kNotUsed;
+  }
 };
 
 namespace at {

@@ -1,0 +1,50 @@
+#include "optim/device_pass.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <cstring>
+
+#include "device/cuda.h"
+#include "device/kernels.h"
+#include "tensor/calls.h"
+
+namespace reigen::optim {
+
+// The table is copied from pinned memory, so the host does not wait. LibTorch's allocators keep both copies until the
+// stream has used them.
+std::vector<kernels::Squares> enqueue_runs(const at::Device& device, kernels::Rule rule, bool adds_squares,
+                                           std::span<const std::byte> table, std::size_t item_bytes,
+                                           const std::vector<DeviceRun>& runs) {
+  const c10::DeviceGuard guard(device);
+  const at::Tensor pinned =
+      at::empty({static_cast<std::int64_t>(table.size())}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+  std::memcpy(pinned.mutable_data_ptr(), table.data(), table.size());
+  const at::Tensor items = pinned.to(device, /*non_blocking=*/true);
+  std::int64_t chunks = 0;
+  for (const DeviceRun& run : runs) chunks += run.chunks;
+  at::Tensor squares;
+  if (adds_squares) squares = at::empty({2 * chunks}, at::TensorOptions().dtype(at::kDouble).device(device));
+  auto* sums = adds_squares ? static_cast<double*>(squares.mutable_data_ptr()) : nullptr;
+  const auto* const begin = static_cast<const std::byte*>(items.const_data_ptr());
+  const Stream stream = tensor::stream_of(items);
+  for (const DeviceRun& run : runs) {
+    const device::OptimizeCall call{.rule = static_cast<int>(rule),
+                                    .layout = static_cast<int>(run.layout),
+                                    .items = begin + run.first * item_bytes,
+                                    .count = run.count,
+                                    .chunks = run.chunks,
+                                    .chunk_elements = tensor::kBlockElements,
+                                    .squares = sums};
+    device::check(device::kernels().optimize(&call, device::handle_of(stream)), "a kernel of an optimizer");
+    if (sums != nullptr) sums += 2 * run.chunks;
+  }
+  if (!adds_squares) return {};
+  const at::Tensor here = squares.cpu();
+  std::vector<kernels::Squares> result(static_cast<std::size_t>(chunks));
+  static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
+  std::memcpy(result.data(), here.const_data_ptr(), here.nbytes());
+  return result;
+}
+
+}  // namespace reigen::optim

@@ -1,0 +1,21 @@
+#include "tensor/torch_cuda.h"
+
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include "device/library.h"
+
+namespace reigen::tensor {
+
+void open_torch_cuda() {
+  // The registry is asked, and not at::hasCUDA(): LibTorch keeps that function's first answer.
+  if (at::CUDAHooksRegistry()->Has("CUDAHooks")) return;
+  const device::Library opened(
+      {.name = "LibTorch's part for GPUs",
+       .files = {"libtorch_cuda.so"},
+       .folders = device::folders_beside_torch(),
+       .fix = "install a LibTorch with CUDA and the libraries that it needs: pip install torch, which brings nvidia-*; "
+              "or stay with the cpu",
+       .is_global = true});
+}
+
+}  // namespace reigen::tensor

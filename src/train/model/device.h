@@ -1,0 +1,25 @@
+// The device on which a rank of a run computes.
+// Thread rule: no shared state.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include "reigen/comm/communicator.h"
+#include "reigen/data/dataset.h"
+#include "reigen/train/config.h"
+
+namespace reigen::train {
+
+// The options of a run whose train.device is "auto", with the device that this rank takes: "cuda" if it can use a GPU,
+// else "cpu". Other options do not change.
+TrainConfig with_device_chosen(TrainConfig config);
+
+// The GPU that the rank's group carries, or the CPU, as train.device says. Throws InvalidArgument with exit code 78
+// that is_common() if train.device asks for a GPU and the group has none or another one, and BackendError if LibTorch's
+// part for GPUs cannot be opened.
+at::Device device_of(const TrainConfig& config, const Communicator& world);
+
+// The samples on this device.
+data::Samples samples_on(const at::Device& device, const data::Samples& samples);
+
+}  // namespace reigen::train

@@ -1,0 +1,210 @@
+// Data parallelism on GPUs gives the gradients, buffers and weights of the CPU, bit by bit. LibTorch's device and CUDA
+// are the stand-ins of tests/fakes/: an access by the host to the GPU's memory is SIGSEGV.
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fakes/cuda/stand_in.h"
+#include "harness/torch.h"
+#include "reigen/base/error.h"
+#include "reigen/nn/init.h"
+#include "reigen/optim/sgd.h"
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/parallel/distributed_optimizer.h"
+#include "reigen/parallel/join.h"
+#include "reigen/parallel/replicas.h"
+#include "reigen/parallel/strategies.h"
+#include "reigen/runtime/init.h"
+#include "reigen/tensor/tensor_files.h"
+
+namespace reigen::parallel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The stand-in computes on the thread that runs backward, so threads must not change the bits.
+const bool kPrepared = [] {
+  reigen::testing::stand_in::hide_memory();
+  at::set_num_threads(1);
+  return true;
+}();
+
+// `used`: whether the rank's loss depends on the layer `sometimes`.
+struct Net : torch::nn::Module {
+  Net()
+      : first(register_module("first", torch::nn::Linear(6, 33))),
+        norm(register_module("norm", torch::nn::BatchNorm1d(33))),
+        sometimes(register_module("sometimes", torch::nn::Linear(33, 33))),
+        never(register_module("never", torch::nn::Linear(3, 3))),
+        last(register_module("last", torch::nn::Linear(33, 2))) {
+    to(torch::kDouble);
+    nn::initialize(*this, 1);
+  }
+  at::Tensor forward(const at::Tensor& x, bool used) {
+    at::Tensor y = at::tanh(norm(first(x)));
+    if (used) y = y + sometimes(y);
+    return last(y);
+  }
+  torch::nn::Linear first;
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Linear sometimes, never, last;
+};
+
+at::Tensor input_of(int rank, int step) {
+  at::Tensor input = at::empty({4, 6}, at::kDouble);
+  nn::fill_uniform(input, "input", static_cast<std::uint64_t>(100 * rank + step), 1.0);
+  return input;
+}
+
+using Body = std::function<void(Communicator& world, const at::Device& device)>;
+
+// Each rank is a thread with a GPU of its own, or on the CPU. LibTorch's current stream is a stream of the rank.
+void on(const char* name, int ranks, const Body& body) {
+  const Device wanted = parse_device(name);
+  run_threads(ranks,
+              [&](Communicator& world) {
+                if (wanted.is_cpu()) return body(world, at::kCPU);
+                const at::Device gpu(at::kCUDA, static_cast<c10::DeviceIndex>(world.device().index));
+                const c10::StreamGuard guard(c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(gpu));
+                body(world, gpu);
+              },
+              {.device = wanted});
+}
+
+std::vector<at::Tensor> copies(const torch::nn::Module& module) {
+  std::vector<at::Tensor> all;
+  for (const tensor::NamedTensor& item : tensor::tensors_of(module)) all.push_back(item.tensor.detach().cpu().clone());
+  return all;
+}
+
+// The weights and buffers of all ranks after some steps.
+std::vector<std::vector<at::Tensor>> trained(const char* device, int ranks, const DataParallelOptions& options) {
+  std::vector<std::vector<at::Tensor>> results(static_cast<std::size_t>(ranks));
+  on(device, ranks, [&](Communicator& world, const at::Device& there) {
+    Net net;
+    if (world.rank() > 0) torch::nn::init::zeros_(net.first->weight);  // rank 0's values count
+    net.to(there);
+    auto parallel = data_parallel(net, world, options);
+    optim::SGD sgd(parallel.parameters(), {.lr = 0.1, .momentum = 0.9});
+    for (int step = 0; step < 6; ++step) {
+      // Only the last rank uses the layer, and nobody does in some steps.
+      const bool used = step % 3 != 2 && world.rank() == world.size() - 1;
+      const auto backward = [&](int part) {
+        parallel(input_of(world.rank(), 10 * step + part).to(there), used).square().sum().backward();
+      };
+      {
+        const auto only_adds_up = parallel.no_sync();
+        backward(0);
+      }
+      backward(1);
+      EXPECT_EQ(net.sometimes->weight.grad().defined(), step % 3 != 2) << "rank " << world.rank() << " step " << step;
+      EXPECT_FALSE(net.never->weight.grad().defined());
+      sgd.step();
+      sgd.zero_grad();
+    }
+    std::vector<tensor::NamedTensor> weights;
+    for (const auto& item : net.named_parameters()) weights.push_back({item.key(), item.value()});
+    EXPECT_FALSE(compare_replicas(weights, world).has_value());
+    results[static_cast<std::size_t>(world.rank())] = copies(net);
+  });
+  return results;
+}
+
+TEST(DeviceDataParallel, TrainsTheModelOfTheCpu) {
+  ASSERT_TRUE(kPrepared);
+  const std::vector<std::pair<const char*, DataParallelOptions>> cases = {
+      {"plain", {}},
+      {"small buckets", {.bucket_mb = 0}},
+      {"no overlap", {.overlap = false}},
+      {"averaged buffers", {.buffers = BufferPolicy::kAverage}},
+      {"compressed", {.strategy = compressed(at::kBFloat16)}},
+  };
+  for (const int ranks : {1, 2, 4}) {
+    for (auto [name, options] : cases) {
+      options.share_cores = false;
+      const auto expected = trained("cpu", ranks, options);
+      const auto got = trained("cuda", ranks, options);
+      for (std::size_t rank = 0; rank < expected.size(); ++rank) {
+        ASSERT_EQ(got[rank].size(), expected[rank].size());
+        for (std::size_t i = 0; i < expected[rank].size(); ++i) {
+          EXPECT_TRUE(at::equal(got[rank][i], expected[rank][i])) << name << ", rank " << rank << ", tensor " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(DeviceDataParallel, WorksWithLibTorchsOptimizers) {
+  std::vector<std::vector<at::Tensor>> results;
+  for (const char* device : {"cpu", "cuda"}) {
+    on(device, 2, [&](Communicator& world, const at::Device& there) {
+      Net net;
+      net.to(there);
+      DistributedOptimizer optimizer(
+          std::make_shared<torch::optim::SGD>(net.parameters(), torch::optim::SGDOptions(0.1)), net, world,
+          {.gradient_predivide_factor = 2, .share_cores = false});
+      for (int step = 0; step < 3; ++step) {
+        optimizer.zero_grad();
+        net.forward(input_of(world.rank(), step).to(there), true).square().sum().backward();
+        optimizer.step();
+      }
+      if (world.rank() == 0) results.push_back(copies(net));
+    });
+  }
+  for (std::size_t i = 0; i < results[0].size(); ++i) EXPECT_TRUE(at::equal(results[0][i], results[1][i])) << i;
+}
+
+TEST(DeviceDataParallel, LetsRanksEndEarlier) {
+  std::vector<std::vector<at::Tensor>> results;
+  for (const char* device : {"cpu", "cuda"}) {
+    on(device, 2, [&](Communicator& world, const at::Device& there) {
+      Net net;
+      net.to(there);
+      auto parallel = data_parallel(net, world, {.share_cores = false});
+      optim::SGD sgd(parallel.parameters(), {.lr = 0.1});
+      const auto step = [&] {
+        sgd.step();
+        sgd.zero_grad();
+      };
+      Join join(parallel);
+      for (int i = 0; i < 2 + 2 * world.rank(); ++i) {
+        parallel(input_of(world.rank(), i).to(there), true).square().sum().backward();
+        step();
+      }
+      join.finish(step);
+      if (world.rank() == 0) results.push_back(copies(net));
+    });
+  }
+  for (std::size_t i = 0; i < results[0].size(); ++i) EXPECT_TRUE(at::equal(results[0][i], results[1][i])) << i;
+}
+
+std::string refusal(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(DeviceDataParallel, RefusesAGroupWithoutTheModelsGpu) {
+  run_threads(2, [](Communicator& world) {
+    Net net;
+    net.to(at::Device(at::kCUDA, 3));
+    EXPECT_THAT(refusal([&] { data_parallel(net, world); }), HasSubstr("a model on cuda:3"));
+  });
+}
+
+TEST(DeviceDataParallel, RefusesAModelOnTwoDevices) {
+  Net net;
+  net.last->to(at::Device(at::kCUDA, 0));
+  EXPECT_THAT(refusal([&] { data_parallel(net, Communicator()); }), HasSubstr("move the whole model to one device"));
+}
+
+}  // namespace
+}  // namespace reigen::parallel

@@ -1,0 +1,125 @@
+// A run on a GPU trains the model of a run on the CPU, bit by bit. LibTorch's device and CUDA are the stand-ins of
+// tests/fakes/: an access by the host to the GPU's memory is SIGSEGV.
+#include "fakes/cuda/stand_in.h"
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+const bool kHidden = [] {
+  testing::stand_in::hide_memory();
+  return true;
+}();
+
+class DeviceRunTest : public TrainerTest {
+ protected:
+  // Trains on CPU and GPU, and expects the same losses and files.
+  void expect_same(int ranks, const std::string& name, const std::function<void(Config&)>& change = {}) {
+    ASSERT_TRUE(kHidden);
+    for (const char* device : {"cpu", "cuda"}) {
+      Config run = config(name + device);
+      run.train.device = device;
+      run.parallel.shard = "none";
+      if (change) change(run);
+      device_ = parse_device(device);
+      fit(ranks, run);
+    }
+    EXPECT_EQ(losses(name + "cuda"), losses(name + "cpu")) << name;
+    EXPECT_TRUE(model(name + "cuda") == model(name + "cpu")) << name;
+    EXPECT_EQ(summary(name + "cuda")["test_loss"], summary(name + "cpu")["test_loss"]) << name;
+  }
+};
+
+TEST_F(DeviceRunTest, TrainsTheModelOfTheCpu) {
+  for (const int ranks : {1, 2, 4}) expect_same(ranks, std::to_string(ranks));
+  EXPECT_THAT(output_, HasSubstr("small: 4 ranks (cuda_ipc on cuda:0)"));
+}
+
+TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuWithEveryOption) {
+  using Change = std::function<void(Config&)>;
+  const std::vector<std::pair<const char*, Change>> changes = {
+      {"micro", [](Config& c) { c.train.micro_batch = 7; }},
+      {"clip", [](Config& c) { c.train.clip_norm = 0.1; }},
+      {"value", [](Config& c) { c.train.clip_value = 1e-3; }},
+      {"skip", [](Config& c) { c.train.not_finite = "skip"; }},
+      {"ema", [](Config& c) { c.optim.ema_decay = 0.9; }},
+      {"single", [](Config& c) { c.train.precision = "fp32"; }},
+      {"compressed", [](Config& c) { c.parallel.strategy.name = "bf16"; }},
+      {"buckets", [](Config& c) { c.parallel.bucket_mb = 0; }},
+      {"no_overlap", [](Config& c) { c.parallel.overlap = false; }},
+      {"verified", [](Config& c) { c.train.verify = 2; }},
+  };
+  for (const auto& [name, change] : changes) expect_same(2, name, change);
+}
+
+// LibTorch computes other operators in 16 bits on a GPU than on a CPU.
+TEST_F(DeviceRunTest, TrainsNearlyTheSameModelIn16Bits) {
+  for (const char* device : {"cpu", "cuda"}) {
+    Config run = config(device);
+    run.train.precision = "bf16";
+    run.train.device = device;
+    run.parallel.shard = "none";
+    device_ = parse_device(device);
+    fit(2, run);
+  }
+  const auto expected = losses("cpu");
+  const auto got = losses("cuda");
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 0.02) << i;
+  EXPECT_NE(got, expected);  // it does compute in 16 bits
+}
+
+TEST_F(DeviceRunTest, IsResumedOnEitherDevice) {
+  for (const char* first : {"cpu", "cuda"}) {
+    for (const char* second : {"cpu", "cuda"}) {
+      const std::string name = std::string(first) + second;
+      Config run = config(name);
+      run.parallel.shard = "none";
+      run.train.max_steps = 4;
+      run.train.device = first;
+      device_ = parse_device(first);
+      fit(2, run);
+      run.train.max_steps = 0;
+      run.run.resume = "true";
+      run.train.device = second;
+      device_ = parse_device(second);
+      fit(2, run);
+    }
+  }
+  for (const char* other : {"cpucuda", "cudacpu", "cudacuda"}) EXPECT_TRUE(model(other) == model("cpucpu")) << other;
+}
+
+TEST_F(DeviceRunTest, GoesBackToACheckpointAfterANumberThatIsNone) {
+  for (const char* device : {"cpu", "cuda"}) {
+    Config run = config(device);
+    run.parallel.shard = "none";
+    run.train.device = device;
+    run.train.not_finite = "rollback";
+    run.checkpoint.every_steps = 2;
+    device_ = parse_device(device);
+    fit(2, run, [](int, SmallTask& task, TrainerOptions&) { task.poison_call = 5; });
+  }
+  EXPECT_TRUE(model("cuda") == model("cpu"));
+}
+
+TEST_F(DeviceRunTest, RefusesWhatGpusDoNotHave) {
+  Config run = config("run");
+  run.train.device = "cuda";
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, AllOf(HasSubstr("train.device cuda"), HasSubstr("memory of cpu")));
+  device_ = Device::cuda();
+  run.train.device = "cuda:7";
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("train.device cuda:7"));
+  run.train.device = "cuda";
+  run.parallel.shard = "optimizer";
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("shard optimizer is for models on the CPU"));
+  run.parallel.shard = "none";
+  run.parallel.strategy.name = "top_k";
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("is for models on the CPU"));
+}
+
+}  // namespace
+}  // namespace reigen::train
