@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "reigen/comm/call_list.h"
+#include "tensor/calls.h"
 
 namespace reigen::nn {
 
@@ -88,11 +90,16 @@ Statistics statistics_of_all(const at::Tensor& input, const Communicator& ranks)
   const std::int64_t channels = input.size(1);
   std::vector<double> mine(static_cast<std::size_t>(2 * channels + 1));
   mine[0] = own.count;
-  std::copy_n(own.mean.contiguous().const_data_ptr<double>(), channels, mine.begin() + 1);
-  std::copy_n(own.squares.contiguous().const_data_ptr<double>(), channels, mine.begin() + 1 + channels);
+  const at::Tensor mean = own.mean.cpu().contiguous();
+  const at::Tensor squares = own.squares.cpu().contiguous();
+  std::copy_n(mean.const_data_ptr<double>(), channels, mine.begin() + 1);
+  std::copy_n(squares.const_data_ptr<double>(), channels, mine.begin() + 1 + channels);
   std::vector<double> all(mine.size() * static_cast<std::size_t>(ranks.size()));
   ranks.all_gather(mine.data(), all.data(), mine.size(), DataType::kFloat64, {.tag = "statistics of a batch"});
-  return combined(all, ranks.size(), channels);
+  Statistics sum = combined(all, ranks.size(), channels);
+  sum.mean = sum.mean.to(input.device());
+  sum.squares = sum.squares.to(input.device());
+  return sum;
 }
 
 // The values of the layer that backward needs, in a form that the graph keeps.
@@ -157,8 +164,11 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const at::Tensor sum = dy.sum(others(input), false, at::kDouble);
     const at::Tensor product = (dy * x).sum(others(input), false, at::kDouble);
     const at::Tensor both = at::cat({sum, product});
-    kept.ranks.all_reduce(both.const_data_ptr(), both.mutable_data_ptr(), static_cast<std::size_t>(both.numel()),
-                          DataType::kFloat64, ReduceOp::kSum, {.tag = "gradients of a batch's statistics"});
+    CallList calls;
+    calls.all_reduce(both.const_data_ptr(), both.mutable_data_ptr(), static_cast<std::size_t>(both.numel()),
+                     DataType::kFloat64, ReduceOp::kSum,
+                     {.tag = "gradients of a batch's statistics", .after = tensor::stream_of(both)});
+    tensor::run_calls(kept.ranks, calls, both);
     const auto halves = (both / kept.count).chunk(2);
     at::Tensor factor = saved[3];
     if (weight.defined()) factor = factor * weight.to(at::kDouble);

@@ -12,9 +12,14 @@ Stream stream_of(const at::Tensor& tensor) {
   return {.device = Device::cuda(tensor.device().index()), .handle = native_handle(current)};
 }
 
+void wait_for(const Work& work, const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return work.wait();
+  work.wait_on(stream_of(tensor));
+}
+
 void run_calls(const Communicator& world, const comm::CallList& calls, const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return world.run(calls);
-  world.start(calls).wait_on(stream_of(tensor));
+  wait_for(world.start(calls), tensor);
 }
 
 }  // namespace reigen::tensor

@@ -26,13 +26,11 @@ layout::Part part_of(const NamedTensor& item) {
 
 bool is_empty(const NamedTensor& item) { return item.part && item.part->count == 0; }
 
-// The bytes that a rank has of a contiguous tensor.
-std::span<std::byte> held_bytes(const NamedTensor& item) {
-  const std::span<std::byte> all = bytes_of(item.tensor);
+// What this rank has of a tensor: all of it, or the elements of its part.
+at::Tensor held(const NamedTensor& item) {
+  const at::Tensor all = item.tensor.detach();
   if (!item.is_divided()) return all;
-  const auto size = static_cast<std::size_t>(item.tensor.element_size());
-  return all.subspan(static_cast<std::size_t>(item.part->first) * size,
-                     static_cast<std::size_t>(item.part->count) * size);
+  return all.contiguous().view({-1}).narrow(0, item.part->first, item.part->count);
 }
 
 InvalidArgument of_divided_weights(const std::string& name, const char* what, const char* fix) {
@@ -41,21 +39,25 @@ InvalidArgument of_divided_weights(const std::string& name, const char* what, co
                                 .fix = fix});
 }
 
-void read_bytes(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& contiguous) {
-  from.read(group, {.name = contiguous.name,
-                    .type = stored_type(contiguous.name, contiguous.tensor.scalar_type()),
-                    .shape = contiguous.whole_shape(),
-                    .part = part_of(contiguous),
-                    .bytes = held_bytes(contiguous)});
-}
-
-// Reads this rank's part in place. Files are read into memory of the host, so a tensor of a GPU is read into a copy.
+// Reads this rank's part in place. Files are read into contiguous memory of the host; other tensors are read by a copy.
 void read_one(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& item) {
   if (is_empty(item)) return;
-  const at::Tensor target = item.tensor.detach();
-  const NamedTensor read{item.name, target.cpu().contiguous(), item.part, item.shape};
-  read_bytes(from, group, read);
-  if (!read.tensor.is_same(target) && !read.tensor.is_alias_of(target)) target.copy_(read.tensor);
+  at::Tensor target = held(item);
+  const bool is_direct = target.is_cpu() && target.is_contiguous() && (!item.is_divided() || item.tensor.is_contiguous());
+  const at::Tensor read = is_direct ? target : at::empty(target.sizes(), target.options().device(at::kCPU));
+  from.read(group, {.name = item.name,
+                    .type = stored_type(item.name, item.tensor.scalar_type()),
+                    .shape = item.whole_shape(),
+                    .part = part_of(item),
+                    .bytes = bytes_of(read)});
+  if (is_direct) return;
+  if (item.is_divided() && !item.tensor.is_contiguous()) {
+    at::Tensor all = item.tensor.detach().contiguous();
+    all.view({-1}).narrow(0, item.part->first, item.part->count).copy_(read);
+    item.tensor.detach().copy_(all);
+  } else {
+    target.copy_(read);
+  }
 }
 
 const checkpoint::Group& group_of(const checkpoint::Checkpoint& from, std::string_view group) {
@@ -100,13 +102,12 @@ Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
       throw of_divided_weights(item.name, "is not there to be saved",
                                "give data_parallel's own_weights(), or call gather_weights() on all ranks before");
     }
-    NamedTensor contiguous = item;
-    contiguous.tensor = kept_.emplace_back(item.tensor.detach().cpu().contiguous());
+    const at::Tensor& given = kept_.emplace_back(held(item).cpu().contiguous());
     pieces_.push_back({.name = item.name,
                        .type = stored_type(item.name, item.tensor.scalar_type()),
                        .shape = item.whole_shape(),
-                       .part = part_of(contiguous),
-                       .bytes = held_bytes(contiguous)});
+                       .part = part_of(item),
+                       .bytes = bytes_of(given)});
   }
 }
 

@@ -22,8 +22,10 @@ class DeviceRunTest : public TrainerTest {
       run.parallel.shard = "none";
       if (change) change(run);
       device_ = parse_device(device);
+      backend_ = device_.is_cpu() && run.parallel.shard != "none" ? "tcp" : "auto";
       fit(ranks, run);
     }
+    backend_ = "auto";
     EXPECT_EQ(losses(name + "cuda"), losses(name + "cpu")) << name;
     EXPECT_TRUE(model(name + "cuda") == model(name + "cpu")) << name;
     EXPECT_EQ(summary(name + "cuda")["test_loss"], summary(name + "cpu")["test_loss"]) << name;
@@ -33,6 +35,23 @@ class DeviceRunTest : public TrainerTest {
 TEST_F(DeviceRunTest, TrainsTheModelOfTheCpu) {
   for (const int ranks : {1, 2, 4}) expect_same(ranks, std::to_string(ranks));
   EXPECT_THAT(output_, HasSubstr("small: 4 ranks (cuda_ipc on cuda:0)"));
+}
+
+// Each rank holds its share of states, gradients and weights. The CPU's ranks share them over a network, because ranks
+// that share memory average in another way.
+TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuInShares) {
+  width_ = 5000;  // several blocks of 16384 weights for each rank
+  for (const int ranks : {2, 4}) {
+    for (const char* shard : {"optimizer", "gradients", "parameters"}) {
+      for (const std::int64_t micro : {0, 7}) {
+        expect_same(ranks, std::string(shard) + std::to_string(ranks) + std::to_string(micro), [&](Config& c) {
+          c.parallel.shard = shard;
+          c.train.micro_batch = micro;
+          c.train.clip_norm = 0.1;
+        });
+      }
+    }
+  }
 }
 
 TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuWithEveryOption) {
@@ -69,20 +88,26 @@ TEST_F(DeviceRunTest, TrainsNearlyTheSameModelIn16Bits) {
   EXPECT_NE(got, expected);  // it does compute in 16 bits
 }
 
-TEST_F(DeviceRunTest, IsResumedOnEitherDevice) {
+class ResumedDeviceRunTest : public DeviceRunTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Shards, ResumedDeviceRunTest, ::testing::Values("none", "optimizer", "parameters"));
+
+TEST_P(ResumedDeviceRunTest, GoesOnOnEitherDevice) {
+  width_ = 5000;
   for (const char* first : {"cpu", "cuda"}) {
     for (const char* second : {"cpu", "cuda"}) {
       const std::string name = std::string(first) + second;
       Config run = config(name);
-      run.parallel.shard = "none";
+      run.parallel.shard = GetParam();
       run.train.max_steps = 4;
       run.train.device = first;
       device_ = parse_device(first);
+      backend_ = device_.is_cpu() ? "tcp" : "auto";
       fit(2, run);
       run.train.max_steps = 0;
       run.run.resume = "true";
       run.train.device = second;
       device_ = parse_device(second);
+      backend_ = device_.is_cpu() ? "tcp" : "auto";
       fit(2, run);
     }
   }
@@ -113,8 +138,10 @@ TEST_F(DeviceRunTest, RefusesWhatGpusDoNotHave) {
   EXPECT_THAT(failure_text_, HasSubstr("train.device cuda:7"));
   run.train.device = "cuda";
   run.parallel.shard = "optimizer";
+  run.parallel.offload = root_.string();
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
-  EXPECT_THAT(failure_text_, HasSubstr("shard optimizer is for models on the CPU"));
+  EXPECT_THAT(failure_text_, HasSubstr("offload is for models on the CPU"));
+  run.parallel.offload.clear();
   run.parallel.shard = "none";
   run.parallel.strategy.name = "top_k";
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);

@@ -144,9 +144,9 @@ void require_device_possible(const torch::nn::Module& module, const DataParallel
            fmt::format("a model on {}, a group that carries the memory of {}", gpu.str(), to_string(carried)),
            gpu.str(), "make the group with init({.device = Device::cuda()}), and move the model to world.device()");
   }
-  if (options.shard != Shard::kNone) {
-    refuse(fmt::format("shard {} is for models on the CPU", to_text(options.shard)), "a model on " + gpu.str(),
-           "shard none: sharding on GPUs is not built yet", "leave shard out, or move the model to the CPU");
+  if (!options.offload.empty() || options.reshard_to > 0) {
+    refuse(fmt::format("{} is for models on the CPU", options.offload.empty() ? "reshard_to" : "offload"),
+           "a model on " + gpu.str(), "neither offload nor reshard_to", "leave it out, or move the model to the CPU");
   }
   for (const Strategy* strategy : strategies) {
     if (strategy == nullptr || strategy->works_on_gpu()) continue;

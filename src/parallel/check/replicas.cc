@@ -16,13 +16,11 @@ namespace reigen::parallel {
 namespace {
 
 std::uint64_t hash_of(const tensor::NamedTensor& item) {
-  const at::Tensor flat = item.tensor.detach().cpu().contiguous().view({-1});
-  const std::int64_t first = item.part ? item.part->first : 0;
-  const std::int64_t count = item.part ? item.part->count : flat.numel();
-  if (count == 0) return 0;
-  const auto size = static_cast<std::size_t>(flat.element_size());
-  const auto* const data = static_cast<const std::byte*>(flat.const_data_ptr());
-  return format::hash64(data + static_cast<std::size_t>(first) * size, static_cast<std::size_t>(count) * size);
+  at::Tensor flat = item.tensor.detach().contiguous().view({-1});
+  if (item.part) flat = flat.narrow(0, item.part->first, item.part->count);
+  if (flat.numel() == 0) return 0;
+  const at::Tensor here = flat.cpu();
+  return format::hash64(here.const_data_ptr(), here.nbytes());
 }
 
 // The most frequent value. If several values are equally frequent, the value of the lowest rank.

@@ -15,7 +15,9 @@ namespace reigen::parallel {
 
 class BlockPool {
  public:
-  explicit BlockPool(Communicator memory) : memory_(std::move(memory)) {}
+  // `device`: where the blocks are: the cpu, or the GPU of the group. A block of a GPU may be given back, and handed out
+  // again, while LibTorch's current stream still works on it: later use of it must follow on this stream.
+  explicit BlockPool(Communicator memory, const Device& device = {}) : memory_(std::move(memory)), device_(device) {}
 
   // Returns a block of at least `bytes` bytes: the smallest free block that is large enough. It still has the contents
   // of its last use. If no free block is large enough, all free blocks are released and one new block is allocated. The
@@ -31,7 +33,7 @@ class BlockPool {
     }
     free_.clear();
     allocations_ += 1;
-    std::shared_ptr<void> memory = memory_.allocate(bytes);
+    std::shared_ptr<void> memory = memory_.allocate(bytes, device_);
     void* const data = memory.get();
     return {data, Owner{std::move(memory), bytes}};
   }
@@ -55,6 +57,7 @@ class BlockPool {
     void operator()(void*) const {}
   };
   Communicator memory_;
+  Device device_;
   std::multimap<std::size_t, std::shared_ptr<void>> free_;
   std::int64_t allocations_ = 0;
 };

@@ -109,12 +109,6 @@ std::optional<std::vector<std::size_t>> BucketQueue::order_as_they_came(int firs
   return std::vector<std::size_t>(order.begin(), order.end());
 }
 
-std::vector<char> BucketQueue::on_any_rank(std::vector<char> flags) {
-  world_.all_reduce(flags.data(), flags.data(), flags.size(), DataType::kUint8, ReduceOp::kMax,
-                    {.tag = tag("which parameters have gradients")});
-  return flags;
-}
-
 Work BucketQueue::start_on_any_rank(char* flags) {
   return world_.start_all_reduce(flags, flags, bucket_of_.size(), DataType::kUint8, ReduceOp::kMax,
                                  {.tag = tag("which parameters have gradients")});

@@ -69,10 +69,8 @@ class BucketQueue {
   // ready. In all other cases returns nullopt. Collective.
   std::optional<std::vector<std::size_t>> order_as_they_came(int first);
 
-  // flags[i]: whether parameter i has a gradient on this rank (0 or 1). Returns for each parameter the maximum of its
-  // flag over all ranks. Collective.
-  std::vector<char> on_any_rank(std::vector<char> flags);
-  // The same as a call that replaces the flags. `flags`: one for each parameter, valid until the call is complete.
+  // flags[i]: whether parameter i has a gradient on this rank (0 or 1). Starts a call that replaces each flag by its
+  // maximum over all ranks. `flags`: one for each parameter, valid until the call is complete.
   Work start_on_any_rank(char* flags);
 
   const std::vector<BucketTimes>& times() const { return times_; }

@@ -39,10 +39,9 @@ ExchangeBuckets::ExchangeBuckets(Communicator world, TrainedParameters trained, 
       trained_(std::move(trained)),
       strategy_(strategy),
       options_(options),
-      is_on_gpu_(trained_.ranges.front().gradients().is_cuda()),
-      carries_flags_(strategy.keeps_zeros() && !is_on_gpu_),
-      queue_(world_, trained_.size(), std::move(sample)) {
-  if (!carries_flags_) flags_ = world_.allocate(trained_.size());
+      carries_flags_(strategy.keeps_zeros() && trained_.ranges.front().gradients().is_cpu()),
+      queue_(world_, trained_.size(), std::move(sample)),
+      flags_(world_, trained_.size(), trained_.ranges.front().gradients().is_cuda()) {
   cut(trained_.last_first());
 }
 
@@ -76,13 +75,13 @@ void ExchangeBuckets::cut(const std::vector<std::size_t>& order) {
 }
 
 void ExchangeBuckets::begin(const Round& round) {
-  std::exchange(flags_work_, Work()).wait();  // of the last round
+  flags_.end();
   queue_.begin(round);
 }
 
 void ExchangeBuckets::abandon() {
   end_started();
-  std::exchange(flags_work_, Work()).wait();
+  flags_.end();
 }
 
 void ExchangeBuckets::take(std::size_t parameter) {
@@ -112,7 +111,7 @@ void ExchangeBuckets::end_started() {
 
 void ExchangeBuckets::finish(int first) {
   while (queue_.next() < queue_.size()) start_next();
-  if (!carries_flags_) start_flags();
+  if (!carries_flags_) flags_.start([this](std::size_t i) { return trained_.has_gradient(i); }, queue_);
   end_started();
   carries_flags_ ? settle_flags() : settle_sent_flags();
   if (!options_.overlap) return;
@@ -147,26 +146,16 @@ void ExchangeBuckets::settle_flags() {
   }
 }
 
-void ExchangeBuckets::start_flags() {
-  auto* const flags = static_cast<char*>(flags_.get());
-  for (std::size_t i = 0; i < trained_.size(); ++i) flags[i] = trained_.has_gradient(i) ? 1 : 0;
-  flags_work_ = queue_.start_on_any_rank(flags);
-}
-
-// As settle_flags(), with the flags of the call that start_flags() started.
+// As settle_flags(), with flags that were sent in a call of their own.
 void ExchangeBuckets::settle_sent_flags() {
-  const auto lacks = [&](std::size_t i) { return !trained_.has_gradient(i); };
-  bool lacks_some = false;
-  for (std::size_t i = 0; i < trained_.size(); ++i) lacks_some = lacks_some || lacks(i);
-  if (!lacks_some && is_on_gpu_) return;
-  std::exchange(flags_work_, Work()).wait();
-  const auto* const flags = static_cast<const char*>(flags_.get());
+  const auto has = [this](std::size_t i) { return trained_.has_gradient(i); };
+  const std::vector<char> somewhere = flags_.on_any_rank(has);
   for (std::size_t i = 0; i < trained_.size(); ++i) {
-    if (!lacks(i)) continue;
+    if (has(i)) continue;
     const at::Tensor& slot = trained_.range_of(i).gradient_slot(trained_.places[i].segment);
     // A strategy may return parts of earlier gradients that it had kept back, although no rank has a gradient now.
     const auto comes = [&] { return !strategy_.keeps_zeros() && slot.ne(0).any().item<bool>(); };
-    if (flags[i] != 0 || comes()) trained_.segment_of(i).parameter.mutable_grad() = slot;
+    if (somewhere[i] != 0 || comes()) trained_.segment_of(i).parameter.mutable_grad() = slot;
   }
 }
 

@@ -20,9 +20,9 @@
 #include "parallel/check/weight_sample.h"
 #include "parallel/exchange/bucket_queue.h"
 #include "parallel/exchange/exchange.h"
+#include "parallel/exchange/gradient_flags.h"
 #include "parallel/trained_parameters.h"
 #include "reigen/comm/communicator.h"
-#include "reigen/comm/work.h"
 #include "reigen/parallel/strategy.h"
 
 namespace reigen::parallel {
@@ -55,7 +55,6 @@ class ExchangeBuckets final : public Exchange {
   void end_started();
   void fill(std::size_t parameter);
   char* flag_of(std::size_t parameter) const;
-  void start_flags();
   void settle_flags();
   void settle_sent_flags();
 
@@ -63,12 +62,9 @@ class ExchangeBuckets final : public Exchange {
   TrainedParameters trained_;
   GradientStrategy& strategy_;
   BucketOptions options_;
-  const bool is_on_gpu_;
   const bool carries_flags_;  // the buckets carry the flags
   BucketQueue queue_;
-  // For a call of their own: a byte for each parameter. A call keeps such memory, so it may outlive the exchange.
-  std::shared_ptr<void> flags_;
-  Work flags_work_;
+  GradientFlags flags_;  // if the buckets do not carry them
   std::vector<GradientBucket> given_;  // one per bucket
 };
 

@@ -12,6 +12,7 @@
 #include "parallel/exchange/bucket_plan.h"
 #include "parallel/strategies/average.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/calls.h"
 #include "tensor/flat/gradient_share.h"
 
 namespace reigen::parallel {
@@ -38,7 +39,8 @@ ExchangeShares::ExchangeShares(Communicator world, Communicator sharers, Communi
       options_(std::move(options)),
       queue_(world_, trained_.size(), std::move(sample)),
       gradients_(trained_.size()),
-      rooms_(sharers_) {
+      rooms_(sharers_, tensor::stream_of(trained_.ranges.front().values()).device),
+      flags_(world_, trained_.size(), trained_.ranges.front().values().is_cuda()) {
   cut(trained_.last_first());
 }
 
@@ -92,6 +94,7 @@ void ExchangeShares::take(std::size_t parameter) {
 }
 
 void ExchangeShares::begin(const Round& round) {
+  flags_.end();
   queue_.begin(round);
   collected_ = 0;
   waited_ = {};
@@ -131,7 +134,13 @@ void ExchangeShares::make_room(std::size_t index) {
   if (made.is_there()) return;
   if (!options_.units) collect_completed();
   made.put(rooms_.take(made.bytes()));
-  // The gaps between parameters are summed too, so they must be zero.
+  // The gaps between parameters are summed too, so they must be zero. On a GPU one launch for all elements takes less
+  // time than one for each gap.
+  if (made.tensor().is_cuda()) {
+    const at::NoGradGuard no_grad;
+    at::Tensor(made.tensor()).zero_();
+    return;
+  }
   const auto size = static_cast<std::int64_t>(range.values().element_size());
   const std::vector<tensor::Segment>& segments = range.segments();
   for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -167,10 +176,11 @@ void ExchangeShares::start(std::size_t bucket) {
   const bool rounds = options_.type && given.scalar_type() == at::kFloat;
   if (rounds) sum.rounded = given = given.to(*options_.type);
   sum.arrived = adds || rounds ? at::empty_like(own, given.scalar_type()) : at::Tensor();
+  const Stream after = tensor::stream_of(given);
   sum.work = sharers_.start_reduce_scatter_v(
       given.const_data_ptr(), (sum.arrived.defined() ? sum.arrived : own).mutable_data_ptr(),
       range.sharing().shares()->sizes(), tensor::to_data_type(given.scalar_type()), ReduceOp::kAvg,
-      {.progress = beside_backward(sharers_), .tag = queue_[bucket].tag});
+      {.progress = beside_backward(sharers_, after.device), .tag = queue_[bucket].tag, .after = after});
   bytes_ += given.nbytes();
 }
 
@@ -180,7 +190,7 @@ void ExchangeShares::collect(std::size_t bucket) {
   collected_ = bucket + 1;
   Sum& sum = sums_[bucket];
   const ParameterRange& range = trained_.ranges[sum.range];
-  std::exchange(sum.work, Work()).wait();
+  tensor::wait_for(std::exchange(sum.work, Work()), range.gradients());
   sum.rounded.reset();
   if (replicas_.size() > 1) {
     const at::Tensor mean = sum.arrived.defined() ? sum.arrived : range.own_part(range.gradients());
@@ -221,23 +231,23 @@ void ExchangeShares::end_started() {
   for (std::size_t i = 0; i < queue_.size(); ++i) {
     queue_.end(i, [&] {
       if (i >= collected_) collect(i);
-      std::exchange(sums_[i].work, Work()).wait();
+      tensor::wait_for(std::exchange(sums_[i].work, Work()), trained_.ranges[sums_[i].range].gradients());
       add_arrived(sums_[i]);
     });
   }
 }
 
-// Returns which parameters have a gradient on some rank.
-std::vector<char> ExchangeShares::exchange_flags() {
-  std::vector<char> flags;
-  for (const Gradient& gradient : gradients_) flags.push_back(gradient.has ? 1 : 0);
-  return queue_.on_any_rank(std::move(flags));
+void ExchangeShares::abandon() {
+  end_started();
+  flags_.end();
 }
 
 void ExchangeShares::finish(int first) {
   while (queue_.next() < queue_.size()) start_next();
+  const auto has = [this](std::size_t i) { return gradients_[i].has; };
+  flags_.start(has, queue_);
   end_started();
-  const std::vector<char> somewhere = exchange_flags();
+  const std::vector<char> somewhere = flags_.on_any_rank(has);
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     gradients_[i].adds = false;
     if (somewhere[i] == 0) continue;

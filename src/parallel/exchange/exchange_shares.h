@@ -32,6 +32,7 @@
 #include "parallel/exchange/block_pool.h"
 #include "parallel/exchange/bucket_queue.h"
 #include "parallel/exchange/exchange.h"
+#include "parallel/exchange/gradient_flags.h"
 #include "parallel/trained_parameters.h"
 #include "parallel/watch/unit_watch.h"
 #include "reigen/comm/communicator.h"
@@ -63,7 +64,7 @@ class ExchangeShares final : public Exchange {
   bool is_due() const override;
   void enter_unit() override;
   void finish(int first) override;
-  void abandon() override { end_started(); }
+  void abandon() override;
   void end_backward() override { queue_.rewind(); }
   bool is_under_way() const override { return queue_.any_is_started(); }
   std::uint64_t bytes_given() const override { return bytes_; }
@@ -93,7 +94,6 @@ class ExchangeShares final : public Exchange {
   void collect_completed();
   void add_arrived(Sum& sum);
   void end_started();
-  std::vector<char> exchange_flags();
 
   Communicator world_;
   Communicator sharers_;
@@ -105,6 +105,7 @@ class ExchangeShares final : public Exchange {
   std::vector<Sum> sums_;
   std::size_t collected_ = 0;  // how many buckets of this round have freed their rooms
   BlockPool rooms_;
+  GradientFlags flags_;
   std::uint64_t bytes_ = 0;
   std::chrono::duration<double> waited_{0};
 };

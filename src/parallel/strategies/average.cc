@@ -6,7 +6,9 @@
 
 namespace reigen::parallel {
 
-comm::Progress beside_backward(const Communicator& world) {
+comm::Progress beside_backward(const Communicator& world, const Device& device) {
+  // A GPU computes by itself, so a thread that only starts its work takes little of a core.
+  if (!device.is_cpu()) return comm::Progress::kThread;
   // In shared memory a call is work for a core. A thread of its own would take this core from backward. Over a network
   // a call mostly waits. If only hooks let the call make progress, it would also wait for the next hook.
   return world.shares_memory() ? comm::Progress::kCaller : comm::Progress::kThread;
@@ -20,13 +22,7 @@ Work begin_average(const Communicator& world, const std::vector<at::Tensor>& ten
     calls.all_reduce(data, data, static_cast<std::size_t>(tensor.numel()), tensor::to_data_type(tensor.scalar_type()),
                      ReduceOp::kAvg, {.tag = tag, .after = after});
   }
-  // The GPU computes by itself, so a thread that starts its work takes little of a core.
-  return world.start(calls, after.device.is_cpu() ? beside_backward(world) : comm::Progress::kThread);
-}
-
-void end_average(Work work, const std::vector<at::Tensor>& tensors) {
-  if (tensors.front().is_cpu()) return work.wait();
-  work.wait_on(tensor::stream_of(tensors.front()));
+  return world.start(calls, beside_backward(world, after.device));
 }
 
 std::uint64_t bytes_of(const std::vector<at::Tensor>& tensors) {

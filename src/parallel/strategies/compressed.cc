@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "parallel/strategies/average.h"
 #include "reigen/parallel/strategies.h"
+#include "tensor/calls.h"
 #include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
@@ -45,7 +46,7 @@ class Compressed : public GradientStrategy {
     at::NoGradGuard no_grad;
     Part& part = parts_[bucket.index];
     const bool is_whole = is_narrow(bucket);
-    end_average(std::exchange(part.work, Work()), is_whole ? bucket.runs : std::vector<at::Tensor>{part.whole});
+    tensor::wait_for(std::exchange(part.work, Work()), bucket.runs.front());
     if (is_whole) return;
     std::int64_t at = 0;
     for (const at::Tensor& run : bucket.runs) {

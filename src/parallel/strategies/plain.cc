@@ -2,6 +2,7 @@
 
 #include "parallel/strategies/average.h"
 #include "reigen/parallel/strategies.h"
+#include "tensor/calls.h"
 
 namespace reigen::parallel {
 
@@ -21,7 +22,7 @@ class Plain : public GradientStrategy {
     bytes_ += bytes_of(bucket.runs);
   }
   void end(const GradientBucket& bucket) override {
-    end_average(std::exchange(works_[bucket.index], Work()), bucket.runs);
+    tensor::wait_for(std::exchange(works_[bucket.index], Work()), bucket.runs.front());
   }
   std::uint64_t bytes_given() const override { return bytes_; }
 

@@ -12,7 +12,9 @@
 
 #include "reigen/base/error.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/calls.h"
 #include "tensor/flat/transient_flat.h"
+#include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -29,7 +31,11 @@ bool is_in_backward() { return torch::autograd::get_current_graph_task_id() != -
 }
 
 at::Tensor flat_over(const std::shared_ptr<void>& memory, const ParameterRange& range, at::ScalarType type) {
-  return at::from_blob(memory.get(), {range.values().numel()}, type);
+  return tensor::tensor_over(memory.get(), range.values().numel(), type, range.values().device());
+}
+
+Device device_of(const std::vector<ParameterRange>& ranges) {
+  return tensor::stream_of(ranges.front().values()).device;
 }
 
 std::size_t flat_bytes(const ParameterRange& range, at::ScalarType type) {
@@ -46,8 +52,8 @@ UnitGatherer::UnitGatherer(const Communicator& world, std::shared_ptr<UnitWatch>
       ranges_(std::move(ranges)),
       parts_(units_->size() + 1),
       unit_of_(std::move(unit_of)),
-      pool_(world_),
-      narrow_(world_),
+      pool_(world_, device_of(ranges_)),
+      narrow_(world_, device_of(ranges_)),
       options_(options) {
   for (std::size_t i = 0; i < units_->size(); ++i) parts_[i].name = units_->units()[i].name();
   parts_.back().name = "what is of no unit";
@@ -162,7 +168,7 @@ void UnitGatherer::start(Part& part) {
     }
     coming.work =
         world_.start_all_gather_v(own.const_data_ptr(), coming.memory.get(), range.sharing().shares()->sizes(),
-                                  tensor::to_data_type(coming.type), {.tag = tag});
+                                  tensor::to_data_type(coming.type), {.tag = tag, .after = tensor::stream_of(own)});
   }
 }
 
@@ -184,16 +190,19 @@ void UnitGatherer::await(Part& part) {
     start(part);
   }
   for (Coming& coming : std::exchange(part.coming, {})) {
-    coming.work.wait();
+    end(coming);
     if (coming.is_kept) kept_->forget(coming.range);
     ranges_[coming.range].sharing().whole()->put(arrived(coming));
   }
 }
 
+// On a GPU the current stream waits, and not the host.
+void UnitGatherer::end(const Coming& coming) { tensor::wait_for(coming.work, ranges_[coming.range].values()); }
+
 // Drops gathers that were started and are not needed. It waits for them, because all ranks have started them.
 void UnitGatherer::drop(Part& part) {
   for (Coming& coming : std::exchange(part.coming, {})) {
-    coming.work.wait();
+    end(coming);
     pool_of(coming).give_back(std::move(coming.memory));
   }
 }

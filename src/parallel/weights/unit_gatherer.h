@@ -83,6 +83,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   void keep(Part& part);
   void await(Part& part);
   void drop(Part& part);
+  void end(const Coming& coming);
   void release(Part& part);
   void give_back(std::size_t range);
   void release_all();

@@ -13,6 +13,7 @@
 #include "layout/packing.h"
 #include "reigen/layout/choose.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/calls.h"
 #include "tensor/flat/gradient_rows.h"
 #include "tensor/flat/gradient_share.h"
 #include "tensor/flat/make_range_values.h"
@@ -163,8 +164,10 @@ void begin_as_rank_0(const std::vector<Segment>& segments, const RangeValues& sh
       continue;
     }
     const at::Tensor all = values_of(segment, packing);
-    packing.ranks().broadcast(all.mutable_data_ptr(), static_cast<std::size_t>(all.numel()),
-                              to_data_type(all.scalar_type()), 0, {.tag = "parameters of rank 0"});
+    CallList calls;
+    calls.broadcast(all.mutable_data_ptr(), static_cast<std::size_t>(all.numel()), to_data_type(all.scalar_type()), 0,
+                    {.tag = "parameters of rank 0", .after = stream_of(all)});
+    run_calls(packing.ranks(), calls, all);
     const auto within = [&](std::int64_t element) {
       return std::clamp(element - segment.offset, std::int64_t{0}, segment.numel);
     };
@@ -207,7 +210,7 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
     FlatBuffer buffer = buffer_of(range, gradient, shares);
     if (!range.trainable) buffer.first = buffer.last = 0;  // no rank writes gradients there
     memory.gradients = packing.resource->take(layout::Role::kGradient, buffer);
-    if (!buffer.travels) memory.share = std::make_shared<GradientShare>(range.elements, buffer.type);
+    if (!buffer.travels) memory.share = std::make_shared<GradientShare>(range.elements, buffer.type, memory.values.device());
   }
   memory.sharing = make_range_values(value, std::move(shares), memory.values, std::move(extents));
   const bool divided = memory.sharing->shares().has_value();

@@ -16,7 +16,7 @@ namespace reigen::tensor {
 
 class GradientShare {
  public:
-  GradientShare(std::int64_t count, at::ScalarType type) : made_(count, type) {}
+  GradientShare(std::int64_t count, at::ScalarType type, const at::Device& device) : made_(count, type, device) {}
 
   // The memory in which the gradients lie from backward until they are averaged.
   TransientFlat& made() { return made_; }

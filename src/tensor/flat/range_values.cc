@@ -7,6 +7,7 @@
 
 #include "reigen/format/hash.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/calls.h"
 #include "tensor/flat/make_range_values.h"
 
 namespace reigen::tensor {
@@ -66,8 +67,10 @@ class ExchangedValues final : public RangeValues {
   void publish(const char* what) override {
     exchange([&](const Communicator& ranks) {
       const at::Tensor own = values_.narrow(0, shares()->begin(), shares()->end() - shares()->begin());
-      ranks.all_gather_v(own.const_data_ptr(), values_.mutable_data_ptr(), shares()->sizes(),
-                         to_data_type(values_.scalar_type()), {.tag = what});
+      CallList calls;
+      calls.all_gather_v(own.const_data_ptr(), values_.mutable_data_ptr(), shares()->sizes(),
+                         to_data_type(values_.scalar_type()), {.tag = what, .after = stream_of(values_)});
+      run_calls(ranks, calls, values_);
     });
   }
 
@@ -77,8 +80,8 @@ class ExchangedValues final : public RangeValues {
 
 class GatheredValues final : public RangeValues {
  public:
-  GatheredValues(Shares shares, std::int64_t count, at::ScalarType type)
-      : RangeValues(std::move(shares)), whole_(count, type) {}
+  GatheredValues(Shares shares, std::int64_t count, at::ScalarType type, const at::Device& device)
+      : RangeValues(std::move(shares)), whole_(count, type, device) {}
 
   TransientFlat* whole() const override { return &whole_; }
   void publish(const char*) override { whole_.forget(); }
@@ -96,7 +99,7 @@ std::shared_ptr<RangeValues> make_range_values(const layout::Placement& placemen
     return std::make_shared<CommonValues>(*std::move(shares), values, std::move(parameters));
   }
   if (placement.whole == layout::Whole::kAlways) return std::make_shared<ExchangedValues>(*std::move(shares), values);
-  return std::make_shared<GatheredValues>(*std::move(shares), values.numel(), values.scalar_type());
+  return std::make_shared<GatheredValues>(*std::move(shares), values.numel(), values.scalar_type(), values.device());
 }
 
 }  // namespace reigen::tensor

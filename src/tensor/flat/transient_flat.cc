@@ -18,6 +18,16 @@ struct Lent {
 };
 void end_memory(void* held) { delete static_cast<Lent*>(held); }
 
+at::Tensor without_memory(std::int64_t count, at::ScalarType type, const at::Device& device) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * c10::elementSize(type);
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, device), nullptr, false);
+  const c10::DispatchKey key = device.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key),
+                                                             c10::scalarTypeToTypeMeta(type));
+  made.unsafeGetTensorImpl()->set_sizes_contiguous({count});
+  return made;
+}
+
 }  // namespace
 
 bool is_transient(const at::Tensor& tensor) {
@@ -26,26 +36,31 @@ bool is_transient(const at::Tensor& tensor) {
   return data.get_deleter() == &end_memory && !static_cast<const Lent*>(data.get_context())->owner.expired();
 }
 
-TransientFlat::TransientFlat(std::int64_t count, at::ScalarType type)
-    : flat_(at::empty({count}, at::TensorOptions().dtype(type))), away_(away_memory(flat_.nbytes())) {
-  point_to(away_data(away_));
+TransientFlat::TransientFlat(std::int64_t count, at::ScalarType type, const at::Device& device)
+    : flat_(without_memory(count, type, device)),
+      away_(device.is_cpu() ? away_memory(flat_.nbytes()) : std::make_shared<char>()) {
+  point_to_nothing();
 }
 
 void TransientFlat::put(std::shared_ptr<void> memory) {
   forgotten_.reset();
   memory_ = std::move(memory);
   void* const data = memory_.get();
-  point_to({data, new Lent{memory_, away_}, &end_memory, at::kCPU});
+  point_to({data, new Lent{memory_, away_}, &end_memory, flat_.device()});
 }
 
 std::shared_ptr<void> TransientFlat::take() {
-  point_to(away_data(away_));
+  point_to_nothing();
   return std::exchange(memory_ ? memory_ : forgotten_, nullptr);
 }
 
 void TransientFlat::forget() {
   if (memory_) forgotten_ = take();
   ++generation_;
+}
+
+void TransientFlat::point_to_nothing() {
+  point_to(flat_.is_cpu() ? away_data(away_) : c10::DataPtr(nullptr, flat_.device()));
 }
 
 // The storage owns the memory: a tensor that outlives this object keeps the memory that it points to.

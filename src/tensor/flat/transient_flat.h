@@ -1,7 +1,8 @@
 // A flat tensor whose memory is there only at times.
 //
 // Views of the tensor keep their identity while its memory comes and goes, so modules and graphs may hold them. While
-// the memory is away, reading a view gives NaN, not old values, and writing to it ends the program.
+// the memory is away, reading a view gives NaN, not old values, and writing to it ends the program. On a GPU, LibTorch
+// throws an error for an operator that uses such a view.
 // Thread rule: as for a tensor, one thread at a time.
 #pragma once
 
@@ -20,7 +21,7 @@ bool is_transient(const at::Tensor& tensor);
 class TransientFlat {
  public:
   // Makes a one-dimensional tensor, whose memory is away.
-  TransientFlat(std::int64_t count, at::ScalarType type);
+  TransientFlat(std::int64_t count, at::ScalarType type, const at::Device& device);
 
   const at::Tensor& tensor() const { return flat_; }
   std::size_t bytes() const { return flat_.nbytes(); }
@@ -38,9 +39,10 @@ class TransientFlat {
 
  private:
   void point_to(c10::DataPtr data);
+  void point_to_nothing();
 
   at::Tensor flat_;
-  std::shared_ptr<void> away_;
+  std::shared_ptr<void> away_;  // of a GPU: no memory, it only shows that this object lives
   std::shared_ptr<void> memory_;
   std::shared_ptr<void> forgotten_;  // memory of old values
   std::uint64_t generation_ = 0;

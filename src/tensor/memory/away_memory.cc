@@ -76,7 +76,10 @@ at::Tensor away_tensor(at::IntArrayRef shape, at::ScalarType type) {
 }
 
 bool is_away(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.has_storage() && tensor.storage().data_ptr().get_deleter() == &end_away;
+  if (!tensor.defined() || !tensor.has_storage()) return false;
+  const c10::Storage& storage = tensor.storage();
+  if (tensor.is_cuda()) return storage.nbytes() > 0 && storage.data() == nullptr;
+  return storage.data_ptr().get_deleter() == &end_away;
 }
 
 }  // namespace reigen::tensor

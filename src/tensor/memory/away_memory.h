@@ -20,7 +20,8 @@ c10::DataPtr away_data(std::shared_ptr<void> memory);
 
 // A contiguous CPU tensor whose memory is all away, until it is given other memory (set_data).
 at::Tensor away_tensor(at::IntArrayRef shape, at::ScalarType type);
-// Whether the memory of `tensor` is away: it is an away_tensor(), a tensor over away_data(), or a view of one of them.
+// Whether the memory of `tensor` is away: it is an away_tensor(), a tensor over away_data(), or a view of one of them;
+// or a tensor of a GPU whose storage has no memory.
 bool is_away(const at::Tensor& tensor);
 
 }  // namespace reigen::tensor

@@ -25,7 +25,7 @@ at::Tensor MemoryResource::make(const FlatBuffer& buffer) {
 at::Tensor MemoryResource::make_on_gpu(const FlatBuffer& buffer) {
   REIGEN_CHECK(!buffer.residence.is_common, "[flat_parameters] ranks cannot have common memory on {} yet", gpu_.str());
   if (buffer.travels && !ranks_.device().is_cpu()) return shared_tensor(ranks_, buffer.count, buffer.type, gpu_);
-  return at::zeros({buffer.count}, at::TensorOptions().dtype(buffer.type).device(gpu_));
+  return part_of_tensor(buffer.count, buffer.type, buffer.first, buffer.last, gpu_);
 }
 
 at::Tensor MemoryResource::take(layout::Role role, const FlatBuffer& buffer) {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -46,6 +48,26 @@ at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::Scal
                         .target_device(device)
                         .make_tensor();
   return made.zero_();
+}
+
+at::Tensor part_of_tensor(std::int64_t count, at::ScalarType type, std::int64_t first, std::int64_t last,
+                          const at::Device& gpu) {
+  const auto options = at::TensorOptions().dtype(type).device(gpu);
+  if (first == 0 && last == count) return at::zeros({count}, options);
+  at::Tensor held = at::zeros({std::max<std::int64_t>(last - first, 1)}, options);
+  auto* const begin = static_cast<std::byte*>(held.mutable_data_ptr()) - bytes_of(first, type);
+  return at::for_blob(begin, {count})
+      .deleter([owner = std::move(held)](void*) mutable { owner.reset(); })
+      .options(options)
+      .target_device(gpu)
+      .make_tensor();
+}
+
+at::Tensor tensor_over(void* memory, std::int64_t count, at::ScalarType type, const at::Device& device) {
+  return at::for_blob(memory, {count})
+      .options(at::TensorOptions().dtype(type).device(device))
+      .target_device(device)
+      .make_tensor();
 }
 
 at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type) {

@@ -20,6 +20,14 @@ at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::Scal
 // A one-dimensional tensor of zeros, of this process alone. A page takes memory only when it is first written.
 at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type);
 
+// A one-dimensional tensor of `count` elements on a GPU, of which only elements [first, last) have memory. They are
+// zeros. Other elements must not be used.
+at::Tensor part_of_tensor(std::int64_t count, at::ScalarType type, std::int64_t first, std::int64_t last,
+                          const at::Device& gpu);
+
+// A one-dimensional tensor over memory of this device, which the caller keeps alive.
+at::Tensor tensor_over(void* memory, std::int64_t count, at::ScalarType type, const at::Device& device);
+
 // Replaces `tensor` by a new shared_tensor() of `count` elements of this type, unless it has this size and type
 // already.
 void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type,

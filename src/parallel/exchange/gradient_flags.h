@@ -1,0 +1,40 @@
+// Tells each rank which parameters have a gradient on some rank, by a call on memory of the host that ranks start when
+// backward has ended.
+//
+// If the gradients are on a GPU, the call does not delay a rank that has all gradients: such a rank waits for the call
+// only before the next one.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "parallel/exchange/bucket_queue.h"
+#include "reigen/comm/communicator.h"
+#include "reigen/comm/work.h"
+
+namespace reigen::parallel {
+
+class GradientFlags {
+ public:
+  using Has = std::function<bool(std::size_t parameter)>;
+
+  GradientFlags(Communicator world, std::size_t parameters, bool is_on_gpu);
+
+  // Starts the call. `has`: whether this rank has a gradient of the parameter. The queue gives the call its tag.
+  void start(const Has& has, BucketQueue& queue);
+  // For each parameter, 1 if some rank has a gradient of it, else 0. Waits for the call if it must.
+  std::vector<char> on_any_rank(const Has& has);
+  // Waits for a call that was started and not waited for.
+  void end();
+
+ private:
+  std::size_t parameters_;
+  bool is_on_gpu_;
+  std::shared_ptr<void> flags_;  // a byte for each parameter; a call keeps such memory, so it may outlive this object
+  Work work_;
+};
+
+}  // namespace reigen::parallel
