@@ -538,7 +538,6 @@ void Communicator::abort(const std::string& cause) const {
 
 void Communicator::run(const CallList& calls) const {
   if (calls.size() == 1) return impl_->run(Call(calls.calls_.front()));
-  if (calls.size() == 1) return impl_->run(Call(calls.calls_.front()));
   impl_->start(calls.calls_, Progress::kCaller).wait();
 }
 

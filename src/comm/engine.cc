@@ -374,6 +374,8 @@ void Engine::wait_on(WorkState& work, const Stream& stream) {
   const Device own = backend_->device();
   if (stream.device.is_cpu() || own.is_cpu()) return wait(work, Deadline::never());
   check_stream(stream, own, name_of(work.call.kind));
+  // A call that is complete may be followed where waiting is not allowed.
+  if (work.completed.load() && !work.error) return;
   bool follows = false;
   drive_for(work, Deadline::never(), [&] {
     if (work.completed.load() || follows) return true;

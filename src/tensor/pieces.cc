@@ -43,7 +43,8 @@ InvalidArgument of_divided_weights(const std::string& name, const char* what, co
 void read_one(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& item) {
   if (is_empty(item)) return;
   at::Tensor target = held(item);
-  const bool is_direct = target.is_cpu() && target.is_contiguous() && (!item.is_divided() || item.tensor.is_contiguous());
+  const bool is_direct =
+      target.is_cpu() && target.is_contiguous() && (!item.is_divided() || item.tensor.is_contiguous());
   const at::Tensor read = is_direct ? target : at::empty(target.sizes(), target.options().device(at::kCPU));
   from.read(group, {.name = item.name,
                     .type = stored_type(item.name, item.tensor.scalar_type()),

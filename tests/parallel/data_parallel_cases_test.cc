@@ -22,7 +22,8 @@ using Indices = std::vector<int>;
 struct Branches : torch::nn::Module {
   Branches() {
     for (int i = 0; i < 8; ++i) {
-      branches.push_back(register_parameter("branch" + std::to_string(i), torch::full({3}, 1.0, at::kDouble)));
+      branches.push_back(register_parameter("branch" + std::to_string(i),
+                                            torch::full({3}, 1.0, at::TensorOptions(at::kDouble).device(here))));
     }
   }
   at::Tensor forward(const std::vector<int>& used, double scale) {

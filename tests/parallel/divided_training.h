@@ -65,7 +65,7 @@ struct Net : torch::nn::Module {
       if (is_frozen) entry.value().set_requires_grad(false);
     }
     torch::NoGradGuard no_grad;
-    scale = register_parameter("scale", torch::full({33}, 1.25, at::kDouble));
+    scale = register_parameter("scale", torch::full({33}, 1.25, at::TensorOptions(at::kDouble).device(here)));
   }
   at::Tensor forward(const at::Tensor& x) { return nn::fold(list, frozen(x.to(type_)) * 0.1).to(at::kDouble) * scale; }
   std::vector<nn::Unit> units() const { return list; }
@@ -119,7 +119,7 @@ inline const std::vector<Case> kCases{
 
 // The whole tensor, put together from the parts of all ranks.
 inline at::Tensor whole(const optim::NamedTensor& entry, Communicator& world, int replicas) {
-  if (!entry.is_divided()) return entry.tensor.clone();
+  if (!entry.is_divided()) return entry.tensor.clone().cpu();
   at::Tensor sum = torch::zeros(entry.tensor.sizes(), at::kDouble);
   if (entry.part->count > 0) {
     sum.view({-1})

@@ -4,6 +4,7 @@
 // The whole process has one default generator, so no function here uses it.
 #pragma once
 
+#include <c10/core/DeviceGuard.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -24,6 +26,12 @@
 
 namespace reigen::testing_oracle {
 
+// Whether ranks compute on GPUs, each on one of its own. on_gpu.cc sets it, for a program in which LibTorch's device
+// "cuda" is played by the CPU.
+inline bool on_gpu = false;
+// Where the calling thread makes models and data.
+inline thread_local at::Device here = at::kCPU;
+
 // Sets values that depend only on the parameter's name, so they are the same on every rank and in every layout.
 inline void fill(torch::nn::Module& module, at::ScalarType type = at::kDouble) {
   torch::NoGradGuard no_grad;
@@ -32,11 +40,12 @@ inline void fill(torch::nn::Module& module, at::ScalarType type = at::kDouble) {
     auto& parameter = entry.value();
     parameter.set_data((torch::randn(parameter.sizes(), generator, torch::kDouble) * 0.5).to(type));
   }
+  if (here.is_cuda()) module.to(here);
 }
 
 inline at::Tensor numbers(std::uint64_t seed, at::IntArrayRef shape) {
   auto generator = at::detail::createCPUGenerator(seed);
-  return torch::randn(shape, generator, torch::kDouble);
+  return torch::randn(shape, generator, torch::kDouble).to(here);
 }
 
 // This rank's rows of a global batch.
@@ -70,13 +79,13 @@ using Tensors = std::vector<at::Tensor>;
 
 inline Tensors values_of(const torch::nn::Module& module) {
   Tensors result;
-  for (const auto& parameter : module.parameters()) result.push_back(parameter.detach().clone());
+  for (const auto& parameter : module.parameters()) result.push_back(parameter.detach().clone().cpu());
   return result;
 }
 
 inline Tensors buffers_of(const torch::nn::Module& module) {
   Tensors result;
-  for (const at::Tensor& buffer : module.buffers()) result.push_back(buffer.clone());
+  for (const at::Tensor& buffer : module.buffers()) result.push_back(buffer.clone().cpu());
   return result;
 }
 
@@ -84,7 +93,7 @@ inline Tensors buffers_of(const torch::nn::Module& module) {
 inline Tensors gradients_of(const torch::nn::Module& module) {
   Tensors result;
   for (const auto& parameter : module.parameters()) {
-    result.push_back(parameter.grad().defined() ? parameter.grad().detach().clone() : at::Tensor());
+    result.push_back(parameter.grad().defined() ? parameter.grad().detach().clone().cpu() : at::Tensor());
   }
   return result;
 }
@@ -127,10 +136,14 @@ inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Comm
   std::vector<Tensors> results(static_cast<std::size_t>(ranks));
   const auto run = [&](Communicator& world) {
     at::set_num_threads(1);
+    if (on_gpu) here = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(world.device().index));
+    const c10::OptionalDeviceGuard guard(on_gpu ? std::optional(here) : std::nullopt);
     results[static_cast<std::size_t>(world.rank())] = function(world);
   };
   try {
-    run_threads(ranks, run, {.backend = backend, .timeout = std::chrono::seconds(60)});
+    run_threads(
+        ranks, run,
+        {.backend = backend, .device = on_gpu ? Device::cuda() : Device::cpu(), .timeout = std::chrono::seconds(60)});
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
   }

@@ -16,7 +16,7 @@ using namespace testing_divided;  // NOLINT: the vocabulary of these tests
 struct Part : torch::nn::Module {
   Part() {
     linear = register_module("linear", torch::nn::Linear(torch::nn::LinearOptions(33, 33).bias(false)));
-    extra = register_parameter("extra", torch::ones({33}, at::kDouble));
+    extra = register_parameter("extra", torch::ones({33}, at::TensorOptions(at::kDouble).device(here)));
   }
   nn::Carry forward(const nn::Carry& input) {
     if (hands_through) return input;
@@ -63,7 +63,7 @@ struct Chain : torch::nn::Module {
     other = register_module("other", torch::nn::Linear(33, 33));
     fill(*this, at::kDouble);
     const at::NoGradGuard no_grad;
-    scale = register_parameter("scale", torch::full({33}, 1.25, at::kDouble));
+    scale = register_parameter("scale", torch::full({33}, 1.25, at::TensorOptions(at::kDouble).device(here)));
   }
   at::Tensor forward(const at::Tensor& x, const at::Tensor& second = {}) {
     nn::Carry carry{first(x)};

@@ -40,11 +40,11 @@ struct Wide : torch::nn::Module {
     unused = register_module("unused", torch::nn::Linear(5, 5));
     frozen = register_module("frozen", torch::nn::Linear(3, 3));
     for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
-    empty = register_parameter("empty", torch::zeros({0}));
-    scale = register_parameter("scale", torch::ones({3}));
+    empty = register_parameter("empty", torch::zeros({0}, here));
+    scale = register_parameter("scale", torch::ones({3}, here));
     fill(*this, type);
     torch::NoGradGuard no_grad;
-    scale.set_data(torch::full({3}, 1.5, at::kDouble));
+    scale.set_data(torch::full({3}, 1.5, at::TensorOptions(at::kDouble).device(here)));
   }
   at::Tensor forward(const at::Tensor& x) { return second(torch::tanh(first(x.to(type_)))).to(at::kDouble) * scale; }
   torch::nn::Linear first{nullptr}, second{nullptr}, unused{nullptr}, frozen{nullptr};

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "reigen/comm/communicator.h"
@@ -15,15 +16,15 @@ namespace reigen::parallel {
 
 class BlockPool {
  public:
-  // `device`: where the blocks are: the cpu, or the GPU of the group. A block of a GPU may be given back, and handed out
-  // again, while LibTorch's current stream still works on it: later use of it must follow on this stream.
+  // `device`: where the blocks are: the cpu, or the GPU of the group. A block of a GPU may be given back, and handed
+  // out again, while LibTorch's current stream still works on it: later use of it must follow on this stream.
   explicit BlockPool(Communicator memory, const Device& device = {}) : memory_(std::move(memory)), device_(device) {}
 
   // Returns a block of at least `bytes` bytes: the smallest free block that is large enough. It still has the contents
-  // of its last use. If no free block is large enough, all free blocks are released and one new block is allocated. The
-  // new block is larger than the released ones, so it can serve their requests too. If the same series of requests
-  // comes again and again, nothing is allocated any more after the first few times. With k blocks in use at a time, the
-  // pool may come to hold k blocks of the largest size.
+  // of its last use. If no free block is large enough, all free blocks are released (on a GPU: retired) and one new
+  // block is allocated. The new block is larger than the released ones, so it can serve their requests too. If the same
+  // series of requests comes again and again, nothing is allocated any more after the first few times. With k blocks in
+  // use at a time, the pool may come to hold k blocks of the largest size.
   std::shared_ptr<void> take(std::size_t bytes) {
     const auto found = free_.lower_bound(bytes);
     if (found != free_.end()) {
@@ -31,7 +32,7 @@ class BlockPool {
       free_.erase(found);
       return block;
     }
-    free_.clear();
+    retire();
     allocations_ += 1;
     std::shared_ptr<void> memory = memory_.allocate(bytes, device_);
     void* const data = memory.get();
@@ -47,6 +48,10 @@ class BlockPool {
     free_.emplace(bytes, std::move(block));
   }
 
+  // Frees the blocks of a GPU that were too small. This waits for all work of the GPU, which may itself wait for a call
+  // that another rank makes later in its backward. So take() does not free them. Call it between two steps.
+  void free_retired() { retired_.clear(); }
+
   std::int64_t allocations() const { return allocations_; }
 
  private:
@@ -56,9 +61,17 @@ class BlockPool {
     std::size_t bytes;
     void operator()(void*) const {}
   };
+  void retire() {
+    if (!device_.is_cpu()) {
+      for (auto& [bytes, block] : free_) retired_.push_back(std::move(block));
+    }
+    free_.clear();
+  }
+
   Communicator memory_;
   Device device_;
   std::multimap<std::size_t, std::shared_ptr<void>> free_;
+  std::vector<std::shared_ptr<void>> retired_;
   std::int64_t allocations_ = 0;
 };
 

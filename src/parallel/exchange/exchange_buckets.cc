@@ -74,11 +74,6 @@ void ExchangeBuckets::cut(const std::vector<std::size_t>& order) {
   queue_.set(std::move(buckets));
 }
 
-void ExchangeBuckets::begin(const Round& round) {
-  flags_.end();
-  queue_.begin(round);
-}
-
 void ExchangeBuckets::abandon() {
   end_started();
   flags_.end();

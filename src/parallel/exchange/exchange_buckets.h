@@ -40,7 +40,7 @@ class ExchangeBuckets final : public Exchange {
 
   Participants participants() const override { return {.newest = {.ranks = world_.size()}}; }
   void take(std::size_t parameter) override;
-  void begin(const Round& round) override;
+  void begin(const Round& round) override { queue_.begin(round); }
   void ready(std::size_t parameter) override;
   void finish(int first) override;
   void abandon() override;
@@ -64,7 +64,7 @@ class ExchangeBuckets final : public Exchange {
   BucketOptions options_;
   const bool carries_flags_;  // the buckets carry the flags
   BucketQueue queue_;
-  GradientFlags flags_;  // if the buckets do not carry them
+  GradientFlags flags_;                // if the buckets do not carry them
   std::vector<GradientBucket> given_;  // one per bucket
 };
 

@@ -69,6 +69,7 @@ void ExchangeShares::cut(const std::vector<std::size_t>& order) {
 // Gives back the rooms (the memory of ranges' gradients) of a backward that failed, if the caller has dropped the
 // gradients in them.
 void ExchangeShares::begin_forward() {
+  rooms_.free_retired();
   for (const ParameterRange& range : trained_.ranges) {
     tensor::TransientFlat& made = range.share()->made();
     bool is_used = !made.is_there();
@@ -94,7 +95,6 @@ void ExchangeShares::take(std::size_t parameter) {
 }
 
 void ExchangeShares::begin(const Round& round) {
-  flags_.end();
   queue_.begin(round);
   collected_ = 0;
   waited_ = {};

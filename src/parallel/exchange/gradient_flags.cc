@@ -8,6 +8,7 @@ GradientFlags::GradientFlags(Communicator world, std::size_t parameters, bool is
     : parameters_(parameters), is_on_gpu_(is_on_gpu), flags_(world.allocate(parameters)) {}
 
 void GradientFlags::start(const Has& has, BucketQueue& queue) {
+  end();
   auto* const flags = static_cast<char*>(flags_.get());
   for (std::size_t i = 0; i < parameters_; ++i) flags[i] = has(i) ? 1 : 0;
   work_ = queue.start_on_any_rank(flags);

@@ -2,7 +2,7 @@
 // backward has ended.
 //
 // If the gradients are on a GPU, the call does not delay a rank that has all gradients: such a rank waits for the call
-// only before the next one.
+// only when backward has ended the next time.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -23,7 +23,8 @@ class GradientFlags {
 
   GradientFlags(Communicator world, std::size_t parameters, bool is_on_gpu);
 
-  // Starts the call. `has`: whether this rank has a gradient of the parameter. The queue gives the call its tag.
+  // Starts the call, after the last one has ended. `has`: whether this rank has a gradient of the parameter. The queue
+  // gives the call its tag.
   void start(const Has& has, BucketQueue& queue);
   // For each parameter, 1 if some rank has a gradient of it, else 0. Waits for the call if it must.
   std::vector<char> on_any_rank(const Has& has);

@@ -245,6 +245,8 @@ void UnitGatherer::release_all() {
 }
 
 void UnitGatherer::begin_forward() {
+  pool_.free_retired();
+  narrow_.free_retired();
   const bool are_exact = std::exchange(pinned_, false);
   if (are_exact && options_.type) release_all();
   for (Part& part : parts_) drop(part);

@@ -210,7 +210,8 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
     FlatBuffer buffer = buffer_of(range, gradient, shares);
     if (!range.trainable) buffer.first = buffer.last = 0;  // no rank writes gradients there
     memory.gradients = packing.resource->take(layout::Role::kGradient, buffer);
-    if (!buffer.travels) memory.share = std::make_shared<GradientShare>(range.elements, buffer.type, memory.values.device());
+    if (!buffer.travels)
+      memory.share = std::make_shared<GradientShare>(range.elements, buffer.type, memory.values.device());
   }
   memory.sharing = make_range_values(value, std::move(shares), memory.values, std::move(extents));
   const bool divided = memory.sharing->shares().has_value();

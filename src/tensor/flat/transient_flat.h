@@ -1,8 +1,8 @@
 // A flat tensor whose memory is there only at times.
 //
 // Views of the tensor keep their identity while its memory comes and goes, so modules and graphs may hold them. While
-// the memory is away, reading a view gives NaN, not old values, and writing to it ends the program. On a GPU, LibTorch
-// throws an error for an operator that uses such a view.
+// the memory is away, reading a view gives NaN, not old values, and writing to it ends the program. On a GPU there
+// is no memory at all then: a kernel that uses such a view fails, and with it the GPU's context.
 // Thread rule: as for a tensor, one thread at a time.
 #pragma once
 

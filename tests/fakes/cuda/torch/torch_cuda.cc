@@ -19,6 +19,10 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <tuple>
 
@@ -34,17 +38,63 @@ thread_local std::array<c10::StreamId, stand_in::kDevices> current_streams = {};
 
 cudaStream_t handle_of(c10::StreamId id) { return reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(id)); }
 
-struct Allocator final : c10::Allocator {
+// Like LibTorch's allocator, it never waits for the device. A block belongs to the stream that was current when it was
+// allocated. A freed block is handed out again at once, for work on this stream. Its bytes are overwritten in the order
+// of the stream, so other work that still uses the block sees other numbers.
+class Allocator final : public c10::Allocator {
+ public:
   at::DataPtr allocate(std::size_t bytes) override {
+    const int device = stand_in::device_now();
+    const at::Device on(at::kCUDA, static_cast<c10::DeviceIndex>(device));
+    if (bytes == 0) return {nullptr, nullptr, &drop, on};
+    const std::size_t size = (bytes + kRounding - 1) / kRounding * kRounding;
+    const Key key{device, current_streams[static_cast<std::size_t>(device)], size};
     void* data = nullptr;
-    if (bytes > 0) cudaMalloc(&data, bytes);
-    return {data, data, &drop, at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(stand_in::device_now()))};
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = free_.find(key);
+      if (found != free_.end()) {
+        data = found->second;
+        free_.erase(found);
+      }
+    }
+    if (data == nullptr) cudaMalloc(&data, size);
+    return {data, new Block{key, data}, &drop, on};
   }
-  at::DeleterFnPtr raw_deleter() const override { return &drop; }
+  at::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void*, const void*, std::size_t) const override { stand_in::die("an allocator copies"); }
-  static void drop(void* data) { cudaFree(data); }
+
+ private:
+  static constexpr std::size_t kRounding = 512;
+  using Key = std::tuple<int, c10::StreamId, std::size_t>;  // device, stream, bytes
+  struct Block {
+    Key key;
+    void* data;
+  };
+  static void drop(void* context);
+  void take_back(const Block& block) {
+    const auto& [device, stream, size] = block.key;
+    const c10::DeviceGuard on(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));
+    const auto overwrite = [data = block.data, size = size] { std::memset(stand_in::reach(data), 0xa5, size); };
+    // Without work on the stream this thread overwrites, which takes less time.
+    if (stand_in::queue_of(handle_of(stream)).is_idle())
+      overwrite();
+    else
+      stand_in::enqueue(handle_of(stream), overwrite);
+    const std::lock_guard lock(mutex_);
+    free_.emplace(block.key, block.data);
+  }
+
+  std::mutex mutex_;
+  std::multimap<Key, void*> free_;
 };
-Allocator allocator;
+// Never destroyed, because tensors may outlive main().
+Allocator& allocator = *new Allocator;
+
+void Allocator::drop(void* context) {
+  const std::unique_ptr<Block> block(static_cast<Block*>(context));
+  if (block) allocator.take_back(*block);
+}
 
 // Pinned memory of the host.
 struct PinnedAllocator final : at::HostAllocator {
