@@ -4,7 +4,6 @@
 // another NaN. Then it measures sums beside a copy within the device. The exit code is 1 if any result differs, and 69
 // if there is no GPU.
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,9 +12,9 @@
 #include <cstring>
 #include <exception>
 #include <random>
-#include <stdexcept>
 #include <vector>
 
+#include "check_tools.h"
 #include "comm/reduce/reduce.h"
 #include "device/kernel_calls.h"
 #include "reigen/comm/types.h"
@@ -25,12 +24,11 @@ namespace {
 
 using comm::DataType;
 using comm::ReduceOp;
+using Reduce = decltype(&reigen_cuda_reduce);
 
-constexpr int kNoDevice = 69;  // EX_UNAVAILABLE
 constexpr std::size_t kLarge = (1u << 20) + 3;
 constexpr std::size_t kGuard = 64;  // bytes around every buffer, which nothing may change
 constexpr int kGuardByte = 0xa5;
-constexpr std::size_t kMebibyte = 1u << 20;
 constexpr auto kSum = static_cast<int>(ReduceOp::kSum);
 
 constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUint8,   DataType::kInt16,    DataType::kInt32,
@@ -38,52 +36,6 @@ constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUint8,   DataType:
                                DataType::kFloat64, DataType::kBool};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg,  ReduceOp::kProd, ReduceOp::kMin,
                              ReduceOp::kMax, ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
-
-void check(int error, const char* what) {
-  if (error == cudaSuccess) return;
-  throw std::runtime_error(
-      fmt::format("{}: error {}, {}", what, error, cudaGetErrorString(static_cast<cudaError_t>(error))));
-}
-
-class Memory {
- public:
-  explicit Memory(std::size_t bytes) { check(cudaMalloc(&begin_, bytes), "cudaMalloc"); }
-  ~Memory() { cudaFree(begin_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  std::byte* at(std::size_t byte) const { return static_cast<std::byte*>(begin_) + byte; }
-
- private:
-  void* begin_ = nullptr;
-};
-
-// Pinned, because a copy from or to it then takes a tenth of the time.
-class HostMemory {
- public:
-  explicit HostMemory(std::size_t bytes) { check(cudaMallocHost(&begin_, bytes), "cudaMallocHost"); }
-  ~HostMemory() { cudaFreeHost(begin_); }
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
-  std::byte* at(std::size_t byte) const { return static_cast<std::byte*>(begin_) + byte; }
-
- private:
-  void* begin_ = nullptr;
-};
-
-struct Plugin {
-  decltype(&reigen_cuda_reduce) reduce = nullptr;
-};
-
-Plugin open_plugin() {
-  void* const library = dlopen(REIGEN_CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw std::runtime_error(dlerror());
-  const auto version = reinterpret_cast<decltype(&reigen_cuda_version)>(dlsym(library, "reigen_cuda_version"));
-  const auto reduce = reinterpret_cast<decltype(&reigen_cuda_reduce)>(dlsym(library, "reigen_cuda_reduce"));
-  if (version == nullptr || reduce == nullptr || version() != kPluginVersion) {
-    throw std::runtime_error(fmt::format("{} is not version {}", REIGEN_CUDA_PLUGIN, kPluginVersion));
-  }
-  return {reduce};
-}
 
 struct Reduction {
   DataType type;
@@ -152,7 +104,7 @@ bool is_guard(const std::byte* at) {
 
 class Comparison {
  public:
-  explicit Comparison(Plugin plugin) : plugin_(plugin) {}
+  explicit Comparison(Reduce reduce) : reduce_(reduce) {}
 
   void compare_type(DataType type) {
     fill(source_.at(0), kRanks * kLarge * kWidest, type);
@@ -221,7 +173,7 @@ class Comparison {
                           .op = static_cast<int>(reduction.op),
                           .factors = reduction.factors,
                           .divisor = reduction.divisor};
-    check(plugin_.reduce(&call, nullptr), "reigen_cuda_reduce");
+    check(reduce_(&call, nullptr), "reigen_cuda_reduce");
     // The same thread writes an element to all outputs, so of large outputs it is enough to compare the last one.
     const std::size_t first = reduction.count == kLarge ? outputs.size() - 1 : 0;
     for (std::size_t q = first; q < outputs.size(); ++q) {
@@ -245,7 +197,7 @@ class Comparison {
         reduction.factors != nullptr ? ", with factors" : "", reduction.divisor != 0 ? ", with a divisor" : "", what);
   }
 
-  Plugin plugin_;
+  Reduce reduce_;
   HostMemory source_{kRanks * kLarge * kWidest};
   HostMemory got_{kLarge * kWidest + 2 * kGuard};
   Memory in_{kSpace};
@@ -255,48 +207,7 @@ class Comparison {
   long failures_ = 0;
 };
 
-class Stopwatch {
- public:
-  Stopwatch() {
-    check(cudaEventCreate(&begin_), "cudaEventCreate");
-    check(cudaEventCreate(&end_), "cudaEventCreate");
-  }
-  ~Stopwatch() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  // Milliseconds, the median of 20 runs after three that warm up.
-  template <typename Work>
-  float median(Work work) {
-    constexpr int kWarmUps = 3;
-    constexpr std::size_t kRuns = 20;
-    std::vector<float> times;
-    for (int run = -kWarmUps; run < static_cast<int>(kRuns); ++run) {
-      check(cudaEventRecord(begin_, nullptr), "cudaEventRecord");
-      work();
-      check(cudaEventRecord(end_, nullptr), "cudaEventRecord");
-      check(cudaEventSynchronize(end_), "cudaEventSynchronize");
-      float time = 0;
-      check(cudaEventElapsedTime(&time, begin_, end_), "cudaEventElapsedTime");
-      if (run >= 0) times.push_back(time);
-    }
-    std::sort(times.begin(), times.end());
-    return (times[kRuns / 2 - 1] + times[kRuns / 2]) / 2;
-  }
-
- private:
-  cudaEvent_t begin_ = nullptr;
-  cudaEvent_t end_ = nullptr;
-};
-
-double gigabytes_per_second(std::size_t bytes, float milliseconds) {
-  return static_cast<double>(bytes) / (static_cast<double>(milliseconds) * 1e6);
-}
-
-void measure(Plugin plugin) {
+void measure(Reduce reduce) {
   constexpr std::size_t kMostBytes = 256 * kMebibyte;
   constexpr std::size_t kMostRanks = 4;
   const Memory in(kMostRanks * kMostBytes);
@@ -327,7 +238,7 @@ void measure(Plugin plugin) {
                               .count = bytes / comm::size_of(type),
                               .type = static_cast<int>(type),
                               .op = kSum};
-        const float time = stopwatch.median([&] { check(plugin.reduce(&call, nullptr), "reigen_cuda_reduce"); });
+        const float time = stopwatch.median([&] { check(reduce(&call, nullptr), "reigen_cuda_reduce"); });
         const double speed = gigabytes_per_second(2 * ranks * bytes, time);
         fmt::print("| {} | {} | {} | {:.1f} | {:.0f} | {:.2f} |\n", comm::name_of(type), ranks, mebibytes, time * 1e3f,
                    speed, speed / copy);
@@ -337,18 +248,12 @@ void measure(Plugin plugin) {
 }
 
 int run() {
-  int devices = 0;
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error != cudaSuccess || devices == 0) {
-    fmt::print(stderr, "check_kernels needs a GPU, and CUDA sees none (error {}, {})\n", static_cast<int>(error),
-               cudaGetErrorString(error));
-    return kNoDevice;
-  }
-  const Plugin plugin = open_plugin();
-  Comparison comparison(plugin);
+  if (!has_gpu("check_kernels")) return kNoDevice;
+  const auto reduce = function_of_plugin<Reduce>("reigen_cuda_reduce");
+  Comparison comparison(reduce);
   for (const DataType type : kTypes) comparison.compare_type(type);
   fmt::print("{} cases, {} outputs differ from the host's\n", comparison.cases(), comparison.failures());
-  measure(plugin);
+  measure(reduce);
   return comparison.failures() == 0 ? 0 : 1;
 }
 
