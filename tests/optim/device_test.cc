@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "fakes/cuda/stand_in.h"
@@ -19,6 +20,7 @@ using namespace testing_parameters;
 
 const bool kHidden = [] {
   reigen::testing::stand_in::hide_memory();
+  reigen::testing::stand_in::delay_streams(std::chrono::microseconds(100));
   return true;
 }();
 

@@ -4,6 +4,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -30,6 +31,7 @@ using ::testing::HasSubstr;
 // The stand-in computes on the thread that runs backward, so threads must not change the bits.
 const bool kPrepared = [] {
   reigen::testing::stand_in::hide_memory();
+  reigen::testing::stand_in::delay_streams(std::chrono::microseconds(100));
   at::set_num_threads(1);
   return true;
 }();

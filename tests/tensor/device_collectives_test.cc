@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <vector>
 
 #include "fakes/cuda/stand_in.h"
@@ -20,6 +21,7 @@ using ::testing::HasSubstr;
 
 const bool kHidden = [] {
   stand_in::hide_memory();
+  stand_in::delay_streams(std::chrono::microseconds(100));
   return true;
 }();
 

@@ -1,5 +1,7 @@
 // A run on a GPU trains the model of a run on the CPU, bit by bit. LibTorch's device and CUDA are the stand-ins of
 // tests/fakes/: an access by the host to the GPU's memory is SIGSEGV.
+#include <chrono>
+
 #include "fakes/cuda/stand_in.h"
 #include "train/small_run.h"
 
@@ -8,6 +10,7 @@ namespace {
 
 const bool kHidden = [] {
   testing::stand_in::hide_memory();
+  testing::stand_in::delay_streams(std::chrono::microseconds(100));
   return true;
 }();
 

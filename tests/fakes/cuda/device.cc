@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +24,7 @@ namespace {
 
 constexpr int kPinned = -1;
 thread_local int current_device = 0;
+std::atomic<std::int64_t> stream_delay{0};  // microseconds
 
 struct Block {
   std::size_t bytes;
@@ -158,6 +161,8 @@ void hide_memory() {
   machine().hides_memory = true;
 }
 
+void delay_streams(std::chrono::microseconds time) { stream_delay.store(time.count()); }
+
 std::atomic<std::uint32_t>& word_at(unsigned long long address) {
   return *reinterpret_cast<std::atomic<std::uint32_t>*>(static_cast<std::uintptr_t>(address));
 }
@@ -204,7 +209,10 @@ bool Queue::is_idle() {
 
 void Queue::wait_until_idle() {
   std::unique_lock lock(mutex_);
+  ++waiting_;
+  changed_.notify_all();
   changed_.wait(lock, [&] { return tasks_.empty() && !working_; });
+  --waiting_;
 }
 
 void Queue::run() {
@@ -212,6 +220,8 @@ void Queue::run() {
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
+    const auto delay = std::chrono::microseconds(stream_delay.load());
+    if (delay.count() > 0) changed_.wait_for(lock, delay, [&] { return stopping_ || waiting_ > 0; });
     auto task = std::move(tasks_.front());
     tasks_.pop_front();
     working_ = true;

@@ -58,6 +58,7 @@ class Queue {
   std::deque<std::function<void()>> tasks_;
   bool working_ = false;
   bool stopping_ = false;
+  int waiting_ = 0;  // threads in wait_until_idle()
   std::thread worker_;
 };
 
