@@ -42,6 +42,7 @@ namespace {
 
 void check_shared_alike(const std::string& who, const std::vector<ParameterRange>& ranges) {
   const auto same = [](const ParameterRange& a, const ParameterRange& b) {
+    if (a.values().device() != b.values().device()) return false;
     if (!a.is_divided() || !b.is_divided()) return a.is_divided() == b.is_divided();
     const Communicator& one = a.sharing().shares()->ranks;
     const Communicator& other = b.sharing().shares()->ranks;
@@ -53,8 +54,8 @@ void check_shared_alike(const std::string& who, const std::vector<ParameterRange
   for (const ParameterRange& range : ranges) {
     if (same(range, ranges.front())) continue;
     throw InvalidArgument(Report{.what = fmt::format("[{}] ranges that ranks share and ranges that they do not", who),
-                                 .got = "parameters() of several wrappers, with several shards or groups",
-                                 .expected = "the same shard and group for all",
+                                 .got = "parameters() of several wrappers, with several shards, groups or devices",
+                                 .expected = "the same shard, group and device for all",
                                  .fix = "make one optimizer for each wrapper"});
   }
 }

@@ -16,7 +16,8 @@ namespace reigen::optim {
 // with. `who`: the optimizer or function that the error names, as "[<who>] ...".
 kernels::Layout layout_of(const std::string& who, const ParameterRange& range);
 
-// Throws InvalidArgument unless all ranges are divided between the same ranks in the same way, or no range is divided.
+// Throws InvalidArgument unless all ranges are on one device, and are divided between the same ranks in the same way or
+// not at all.
 void check_shared_alike(const std::string& who, const std::vector<ParameterRange>& ranges);
 
 // Whether the range's gradients are this rank's own, and the mean over the ranks is still to be computed.

@@ -73,10 +73,16 @@ at::Device device_of(const std::vector<ParameterRange>& ranges) {
   return ranges.empty() ? at::Device(at::kCPU) : ranges.front().values().device();
 }
 
-// The gradients of which this rank computes, as a GPU's kernels take them. `own`: the pieces of this rank.
+// The gradients of which this rank computes, as a GPU's kernels take them: one part for each parameter. `own`: the
+// pieces of this rank, those of a parameter one after the other.
 std::vector<DevicePart<kernels::NoStep>> device_parts(const Gradients& gradients, const std::vector<Piece>& own) {
   std::vector<DevicePart<kernels::NoStep>> parts;
-  for (const Piece& piece : own) {
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const Piece& piece = own[i];
+    if (i > 0 && own[i - 1].part == piece.part) {
+      parts.back().block.count += piece.count;
+      continue;
+    }
     parts.push_back({.layout = gradients.layouts[piece.part],
                      .block = {.values = gradients.at(piece), .gradients = gradients.at(piece), .count = piece.count}});
   }

@@ -21,6 +21,7 @@ constexpr std::int64_t kAlignment = 64;
 }  // namespace
 
 BufferSync::BufferSync(const std::vector<at::Tensor>& buffers, Communicator world) : world_(std::move(world)) {
+  if (world_.size() == 1) return;  // nothing is sent
   for (const at::Tensor& buffer : buffers) {
     const bool fits = buffer.device().is_cpu() || buffer.device().is_cuda();
     REIGEN_CHECK(
@@ -42,7 +43,7 @@ BufferSync::BufferSync(const std::vector<at::Tensor>& buffers, Communicator worl
     bytes = (bytes + static_cast<std::int64_t>(buffer.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
     stretches_.back().end = bytes;
   }
-  if (bytes == 0 || world_.size() == 1) return;
+  if (bytes == 0) return;
   staging_ = tensor::shared_tensor(world_, bytes, at::kByte, buffers_.front().device());
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     places_.push_back(staging_.narrow(0, offsets[i], static_cast<std::int64_t>(buffers_[i].nbytes()))

@@ -66,8 +66,7 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
   } else {
     inputs.choices.axes = {{options.shard == Shard::kNone ? "dp_replicate" : "dp_shard", world.size()}};
   }
-  const std::vector<at::Tensor> parameters = module.parameters();
-  inputs.machine.has_model_on_gpu = !parameters.empty() && parameters.front().is_cuda();
+  inputs.machine.has_model_on_gpu = device_of_weights(module).is_cuda();
   inputs.machine.shares_memory = sharers.shares_memory() && !inputs.machine.has_model_on_gpu;
   inputs.choices.sharding = options.shard;
   inputs.choices.buckets = static_cast<bool>(options.strategy);

@@ -12,6 +12,11 @@ Stream stream_of(const at::Tensor& tensor) {
   return {.device = Device::cuda(tensor.device().index()), .handle = native_handle(current)};
 }
 
+void finish_stream_of(const at::Tensor& tensor) {
+  const c10::impl::VirtualGuardImpl gpus(c10::DeviceType::CUDA);
+  gpus.synchronizeStream(gpus.getStream(tensor.device()));
+}
+
 void wait_for(const Work& work, const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return work.wait();
   work.wait_on(stream_of(tensor));

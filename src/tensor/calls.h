@@ -21,6 +21,9 @@ Stream stream_of(const at::Tensor& tensor);
 // Waits for calls on the memory of `tensor`. Tensors of a GPU: LibTorch's current stream waits, and not the host.
 void wait_for(const Work& work, const at::Tensor& tensor);
 
+// Waits until the current stream of the tensor's GPU has done all its work.
+void finish_stream_of(const at::Tensor& tensor);
+
 // Runs the calls, all of which are on memory of the same device as `tensor`.
 void run_calls(const Communicator& world, const comm::CallList& calls, const at::Tensor& tensor);
 

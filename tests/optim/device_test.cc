@@ -9,6 +9,7 @@
 #include "fakes/cuda/stand_in.h"
 #include "harness/torch.h"
 #include "optim/parameters.h"
+#include "reigen/base/error.h"
 #include "reigen/optim/clip.h"
 #include "reigen/optim/ema.h"
 #include "reigen/optim/grad_scaler.h"
@@ -117,6 +118,14 @@ TEST(DeviceOptimizers, TakeTheStateOfTheHostAndGoOn) {
   on_host.step();
   on_gpu.step();
   twins.expect_same("after loading");
+}
+
+TEST(DeviceOptimizers, RefuseRangesOnSeveralDevices) {
+  Twins twins(at::kFloat, kShapes);
+  std::vector<ParameterRange> both = twins.of_host.ranges();
+  both.push_back(twins.of_gpu.ranges().front());
+  EXPECT_THROW(AdamW(both, AdamWOptions{}), InvalidArgument);
+  EXPECT_THROW(gradient_norm(both), InvalidArgument);
 }
 
 TEST(DeviceGradients, HaveTheNormOfTheHostAndAreClippedAlike) {

@@ -4,10 +4,12 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fakes/cuda/stand_in.h"
@@ -185,6 +187,24 @@ TEST(DeviceDataParallel, LetsRanksEndEarlier) {
   for (std::size_t i = 0; i < results[0].size(); ++i) EXPECT_TRUE(at::equal(results[0][i], results[1][i])) << i;
 }
 
+// The host waits for no other rank in backward: rank 1 begins its backward only after that of rank 0 has returned.
+TEST(DeviceDataParallel, ABackwardReturnsBeforeOtherRanksHaveBegun) {
+  std::atomic<bool> has_returned{false};
+  on("cuda", 2, [&](Communicator& world, const at::Device& there) {
+    Net net;
+    for (const at::Tensor& parameter : net.never->parameters()) at::Tensor(parameter).set_requires_grad(false);
+    net.to(there);
+    auto parallel = data_parallel(net, world, {.share_cores = false});
+    const at::Tensor loss = parallel(input_of(world.rank(), 0).to(there), true).square().sum();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (world.rank() == 1 && !has_returned && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    EXPECT_EQ(has_returned, world.rank() == 1);
+    loss.backward();
+    if (world.rank() == 0) has_returned = true;
+    EXPECT_TRUE(net.first->weight.grad().abs().sum().item<double>() > 0);
+  });
+}
+
 std::string refusal(const std::function<void()>& body) {
   try {
     body();
@@ -199,6 +219,25 @@ TEST(DeviceDataParallel, RefusesAGroupWithoutTheModelsGpu) {
     Net net;
     net.to(at::Device(at::kCUDA, 3));
     EXPECT_THAT(refusal([&] { data_parallel(net, world); }), HasSubstr("a model on cuda:3"));
+  });
+}
+
+TEST(DeviceDataParallel, RefusesThreadsThatShareAGpu) {
+  run_threads(2,
+              [](Communicator& world) {
+                Net net;
+                net.to(at::Device(at::kCUDA, 2));
+                EXPECT_THAT(refusal([&] { data_parallel(net, world); }),
+                            HasSubstr("ranks 0 and 1 are threads of one process"));
+              },
+              {.device = Device::cuda(2)});
+}
+
+TEST(DeviceDataParallel, RefusesRanksOnDifferentKindsOfDevices) {
+  on("cuda", 2, [](Communicator& world, const at::Device& there) {
+    Net net;
+    if (world.rank() == 0) net.to(there);
+    EXPECT_THAT(refusal([&] { data_parallel(net, world); }), HasSubstr("device of the weights"));
   });
 }
 

@@ -4,7 +4,8 @@
 // The whole process has one default generator, so no function here uses it.
 #pragma once
 
-#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -137,7 +138,9 @@ inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Comm
   const auto run = [&](Communicator& world) {
     at::set_num_threads(1);
     if (on_gpu) here = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(world.device().index));
-    const c10::OptionalDeviceGuard guard(on_gpu ? std::optional(here) : std::nullopt);
+    // A stream of the rank's own, as threads share the default stream.
+    c10::OptionalStreamGuard guard;
+    if (on_gpu) guard.reset_stream(c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(here));
     results[static_cast<std::size_t>(world.rank())] = function(world);
   };
   try {

@@ -144,6 +144,8 @@ TEST_F(DeviceRunTest, RefusesWhatGpusDoNotHave) {
   run.parallel.offload = root_.string();
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, HasSubstr("offload is for models on the CPU"));
+  EXPECT_EQ(failure(1, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("offload is for models on the CPU"));
   run.parallel.offload.clear();
   run.parallel.shard = "none";
   run.parallel.strategy.name = "top_k";

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -141,6 +143,12 @@ class TrainerTest : public ::testing::Test {
     output_.clear();
     codes_.assign(static_cast<std::size_t>(ranks), ExitCode::kOk);
     const auto run = [&](Communicator& world) {
+      // A stream of the rank's own, as threads share the default stream.
+      c10::OptionalStreamGuard guard;
+      if (!device_.is_cpu()) {
+        const at::Device gpu(at::kCUDA, static_cast<c10::DeviceIndex>(world.device().index));
+        guard.reset_stream(c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(gpu));
+      }
       std::optional<nn::WithoutMemory> without;  // like the models of reigen train
       if (config.train.verify == 0) without.emplace();
       SmallTask task(config, width_);

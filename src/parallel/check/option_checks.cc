@@ -5,9 +5,12 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <random>
 #include <utility>
 
+#include "comm/agree.h"
 #include "reigen/base/error.h"
 #include "tensor/memory/away_memory.h"
 
@@ -67,6 +70,7 @@ std::vector<std::string> describe_options(const DataParallelOptions& options, co
   lines.push_back(fmt::format("option compare_weights: {}", options.compare_weights));
   lines.push_back(fmt::format("option share_cores: {}", options.share_cores));
   lines.push_back(fmt::format("option shard: {}", to_text(options.shard)));
+  lines.push_back(fmt::format("device of the weights: {}", device_of_weights(module).is_cuda() ? "cuda" : "cpu"));
   lines.push_back(fmt::format("option initialize: {}", options.initialize ? "given" : "none"));
   const auto parameters = module.parameters();
   const auto without = std::count_if(parameters.begin(), parameters.end(), tensor::is_away);
@@ -128,31 +132,72 @@ void require_shard_possible(const DataParallelOptions& options, const Communicat
   }
 }
 
+namespace {
+
+[[noreturn]] void refuse_on_gpu(const std::string& what, const std::string& got, const std::string& expected,
+                                const std::string& fix) {
+  throw InvalidArgument(
+      Report{.what = fmt::format("[data_parallel] {}", what), .got = got, .expected = expected, .fix = fix});
+}
+
+// Backward of all ranks of a process runs on one thread for each GPU. A rank that waits there keeps the others from
+// coming.
+void refuse_a_shared_thread(const at::Device& gpu, const Communicator& world) {
+  static const std::uint64_t kProcess =
+      (static_cast<std::uint64_t>(std::random_device()()) << 32) | std::random_device()();
+  struct Place {
+    std::uint64_t process;
+    std::int64_t gpu;
+    bool operator==(const Place&) const = default;
+  };
+  const Place mine{kProcess, gpu.is_cuda() ? gpu.index() : -1};
+  std::vector<Place> places(static_cast<std::size_t>(world.size()));
+  world.all_gather(&mine, places.data(), sizeof(Place), DataType::kUint8, {.tag = "places of models"});
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (places[i].gpu < 0 || places[i] != places[j]) continue;
+      refuse_on_gpu(fmt::format("ranks {} and {} are threads of one process with one GPU", j, i),
+                    fmt::format("both on cuda:{}", places[i].gpu), "a GPU for each thread",
+                    "start the ranks as processes, which may share a GPU: reigen run -n N");
+    }
+  }
+}
+
+}  // namespace
+
+at::Device device_of_weights(const torch::nn::Module& module) {
+  for (const at::Tensor& parameter : module.parameters()) {
+    if (parameter.requires_grad()) return parameter.device();
+  }
+  return at::kCPU;
+}
+
 void require_device_possible(const torch::nn::Module& module, const DataParallelOptions& options,
                              const Communicator& world, const std::vector<const Strategy*>& strategies) {
-  const std::vector<at::Tensor> parameters = module.parameters();
-  if (world.size() == 1 || parameters.empty() || !parameters.front().is_cuda()) return;
-  const at::Device gpu = parameters.front().device();
-  const Device carried = world.device();
-  const auto refuse = [&](const std::string& what, const std::string& got, const std::string& expected,
-                          const std::string& fix) {
-    throw InvalidArgument(
-        Report{.what = fmt::format("[data_parallel] {}", what), .got = got, .expected = expected, .fix = fix});
-  };
-  if (carried.is_cpu() || carried.index != gpu.index()) {
-    refuse("the ranks' group does not carry the GPU that the model is on",
-           fmt::format("a model on {}, a group that carries the memory of {}", gpu.str(), to_string(carried)),
-           gpu.str(), "make the group with init({.device = Device::cuda()}), and move the model to world.device()");
-  }
-  if (!options.offload.empty() || options.reshard_to > 0) {
-    refuse(fmt::format("{} is for models on the CPU", options.offload.empty() ? "reshard_to" : "offload"),
-           "a model on " + gpu.str(), "neither offload nor reshard_to", "leave it out, or move the model to the CPU");
-  }
-  for (const Strategy* strategy : strategies) {
-    if (strategy == nullptr || strategy->works_on_gpu()) continue;
-    refuse(fmt::format("strategy {} is for models on the CPU", strategy->description()), "a model on " + gpu.str(),
-           "plain or compressed", "choose one of these, or move the model to the CPU");
-  }
+  const at::Device device = device_of_weights(module);
+  comm::attempt(world, "device of the model", [&] {
+    if (!device.is_cuda()) return;
+    if (!options.offload.empty() || options.reshard_to > 0) {
+      refuse_on_gpu(fmt::format("{} is for models on the CPU", options.offload.empty() ? "reshard_to" : "offload"),
+                    "a model on " + device.str(), "neither offload nor reshard_to",
+                    "leave it out, or move the model to the CPU");
+    }
+    if (world.size() == 1) return;
+    const Device carried = world.device();
+    if (carried.is_cpu() || carried.index != device.index()) {
+      refuse_on_gpu(
+          "the ranks' group does not carry the GPU that the model is on",
+          fmt::format("a model on {}, a group that carries the memory of {}", device.str(), to_string(carried)),
+          device.str(), "make the group with init({.device = Device::cuda()}), and move the model to world.device()");
+    }
+    for (const Strategy* strategy : strategies) {
+      if (strategy == nullptr || strategy->works_on_gpu()) continue;
+      refuse_on_gpu(fmt::format("strategy {} is for models on the CPU", strategy->description()),
+                    "a model on " + device.str(), "plain or compressed",
+                    "choose one of these, or move the model to the CPU");
+    }
+  });
+  if (world.size() > 1) refuse_a_shared_thread(device, world);
 }
 
 }  // namespace reigen::parallel

@@ -1,6 +1,8 @@
 // Checks which DataParallelOptions are possible for a group of ranks, and lists those that must be equal on all ranks.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <string>
 #include <vector>
 
@@ -19,6 +21,10 @@ inline constexpr double kLargestBucketMb = 1 << 20;
 // Whether the options shard something and give a mesh whose axes dp_replicate and dp_shard cover all ranks.
 bool mesh_fits(const DataParallelOptions& options, const Communicator& world);
 
+// The device of the trainable parameters, which flat_parameters.h requires to be one; the CPU if there are none. Frozen
+// parameters may be on another device.
+at::Device device_of_weights(const torch::nn::Module& module);
+
 // Returns one line for each option, for check_equal_on_all_ranks() (model_check.h), which compares the lines between
 // ranks.
 std::vector<std::string> describe_options(const DataParallelOptions& options, const torch::nn::Module& module);
@@ -30,8 +36,9 @@ void check_options(const DataParallelOptions& options, int sharers);
 // strategy (strategies.h) that the options choose. `strategy`: this strategy as text, for the error.
 void require_shard_possible(const DataParallelOptions& options, const Communicator& world, const std::string& strategy);
 
-// Throws if the model is on a GPU, and the group does not carry the GPU's memory, or the options need what works on the
-// host only. `strategies`: those of the options, or null.
+// Throws on every rank if a rank's model is on a GPU, and its group does not carry the GPU's memory, or the options
+// need what works on the host only, or another rank of the same process has this GPU. `strategies`: those of the
+// options, or null. Collective.
 void require_device_possible(const torch::nn::Module& module, const DataParallelOptions& options,
                              const Communicator& world, const std::vector<const Strategy*>& strategies);
 

@@ -48,9 +48,11 @@ class BlockPool {
     free_.emplace(bytes, std::move(block));
   }
 
-  // Frees the blocks of a GPU that were too small. This waits for all work of the GPU, which may itself wait for a call
-  // that another rank makes later in its backward. So take() does not free them. Call it between two steps.
+  // Frees the blocks of a GPU that were too small. To free memory waits for all work of the GPU, which may itself wait
+  // for a call that another rank makes later in its backward. So take() does not free them. Call it between two steps,
+  // after the current stream has done its work: see has_retired().
   void free_retired() { retired_.clear(); }
+  bool has_retired() const { return !retired_.empty(); }
 
   std::int64_t allocations() const { return allocations_; }
 

@@ -74,11 +74,6 @@ void ExchangeBuckets::cut(const std::vector<std::size_t>& order) {
   queue_.set(std::move(buckets));
 }
 
-void ExchangeBuckets::abandon() {
-  end_started();
-  flags_.end();
-}
-
 void ExchangeBuckets::take(std::size_t parameter) {
   queue_.require_not_started(parameter, trained_.segment_of(parameter).name);
   trained_.range_of(parameter).take_gradient(trained_.places[parameter].segment);

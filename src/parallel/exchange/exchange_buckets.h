@@ -43,7 +43,7 @@ class ExchangeBuckets final : public Exchange {
   void begin(const Round& round) override { queue_.begin(round); }
   void ready(std::size_t parameter) override;
   void finish(int first) override;
-  void abandon() override;
+  void abandon() override { end_started(); }
   bool is_under_way() const override { return queue_.any_is_started(); }
   std::uint64_t bytes_given() const override { return strategy_.bytes_given(); }
   std::size_t bucket_count() const override { return queue_.size(); }

@@ -69,7 +69,10 @@ void ExchangeShares::cut(const std::vector<std::size_t>& order) {
 // Gives back the rooms (the memory of ranges' gradients) of a backward that failed, if the caller has dropped the
 // gradients in them.
 void ExchangeShares::begin_forward() {
-  rooms_.free_retired();
+  if (rooms_.has_retired()) {
+    tensor::finish_stream_of(trained_.ranges.front().values());
+    rooms_.free_retired();
+  }
   for (const ParameterRange& range : trained_.ranges) {
     tensor::TransientFlat& made = range.share()->made();
     bool is_used = !made.is_there();
@@ -115,10 +118,11 @@ bool ExchangeShares::is_due() const {
 
 void ExchangeShares::enter_unit() {
   while (is_due()) start_next();
-  // One room is for the unit that backward enters. Over a network a second room is for the sum that was started last
-  // and is still in flight. In shared memory this thread computes a sum itself in any case. It does so now, while the
-  // gradients may still be in the caches.
-  const std::size_t on_its_way = sharers_.shares_memory() ? 0 : 1;
+  // One room is for the unit that backward enters. Over a network, and on a GPU, a second room is for the sum that was
+  // started last and is still in flight. In shared memory this thread computes a sum itself in any case. It does so
+  // now, while the gradients may still be in the caches.
+  const bool sums_here = sharers_.shares_memory() && trained_.ranges.front().values().is_cpu();
+  const std::size_t on_its_way = sums_here ? 0 : 1;
   const auto start = std::chrono::steady_clock::now();
   while (collected_ + on_its_way < queue_.next()) {
     const std::size_t i = collected_;
@@ -235,11 +239,6 @@ void ExchangeShares::end_started() {
       add_arrived(sums_[i]);
     });
   }
-}
-
-void ExchangeShares::abandon() {
-  end_started();
-  flags_.end();
 }
 
 void ExchangeShares::finish(int first) {

@@ -64,7 +64,7 @@ class ExchangeShares final : public Exchange {
   bool is_due() const override;
   void enter_unit() override;
   void finish(int first) override;
-  void abandon() override;
+  void abandon() override { end_started(); }
   void end_backward() override { queue_.rewind(); }
   bool is_under_way() const override { return queue_.any_is_started(); }
   std::uint64_t bytes_given() const override { return bytes_; }

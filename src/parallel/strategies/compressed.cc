@@ -32,7 +32,7 @@ class Compressed : public GradientStrategy {
     }
     std::int64_t count = 0;
     for (const at::Tensor& run : bucket.runs) count += run.numel();
-    tensor::ensure_shared(part.whole, world_, count, type_, bucket.runs.front().device());
+    make_room(part.whole, count, bucket.runs.front().device());
     std::int64_t at = 0;
     for (const at::Tensor& run : bucket.runs) {
       part.whole.narrow(0, at, run.numel()).copy_(run);
@@ -59,9 +59,17 @@ class Compressed : public GradientStrategy {
 
  private:
   struct Part {
-    at::Tensor whole = {};  // the bucket's tensors, one after the other, in memory that all ranks see
+    at::Tensor whole = {};  // the bucket's tensors, one after the other; of the CPU: in memory that all ranks see
     Work work = {};
   };
+
+  // On a GPU LibTorch's allocator gives the memory: to free memory of the group waits for the GPU, and begin() must not
+  // wait.
+  void make_room(at::Tensor& whole, std::int64_t count, const at::Device& device) const {
+    if (device.is_cpu()) return tensor::ensure_shared(whole, world_, count, type_);
+    const bool fits = whole.defined() && whole.numel() == count;
+    if (!fits) whole = at::empty({count}, at::TensorOptions().dtype(type_).device(device));
+  }
 
   static bool is_narrow(const GradientBucket& bucket) { return bucket.runs.front().element_size() <= 2; }
 

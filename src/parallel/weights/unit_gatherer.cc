@@ -245,8 +245,11 @@ void UnitGatherer::release_all() {
 }
 
 void UnitGatherer::begin_forward() {
-  pool_.free_retired();
-  narrow_.free_retired();
+  if (pool_.has_retired() || narrow_.has_retired()) {
+    tensor::finish_stream_of(ranges_.front().values());
+    pool_.free_retired();
+    narrow_.free_retired();
+  }
   const bool are_exact = std::exchange(pinned_, false);
   if (are_exact && options_.type) release_all();
   for (Part& part : parts_) drop(part);

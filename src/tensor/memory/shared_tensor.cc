@@ -82,11 +82,9 @@ at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type) {
   return tensor_over(std::shared_ptr<void>(memory, [bytes](void* begin) { ::munmap(begin, bytes); }), count, type);
 }
 
-void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type,
-                   const at::Device& device) {
-  const bool fits = tensor.defined() && tensor.numel() == count && tensor.scalar_type() == type;
-  if (fits && tensor.device() == device) return;
-  tensor = shared_tensor(world, count, type, device);
+void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type) {
+  if (tensor.defined() && tensor.numel() == count && tensor.scalar_type() == type) return;
+  tensor = shared_tensor(world, count, type);
 }
 
 }  // namespace reigen::tensor

@@ -30,7 +30,6 @@ at::Tensor tensor_over(void* memory, std::int64_t count, at::ScalarType type, co
 
 // Replaces `tensor` by a new shared_tensor() of `count` elements of this type, unless it has this size and type
 // already.
-void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type,
-                   const at::Device& device = at::kCPU);
+void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type);
 
 }  // namespace reigen::tensor

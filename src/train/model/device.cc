@@ -2,30 +2,48 @@
 
 #include <ATen/ATen.h>
 
+#include "base/log.h"
 #include "config/checks.h"
 #include "device/cuda.h"
+#include "device/kernels.h"
 #include "reigen/base/error.h"
 #include "tensor/torch_cuda.h"
 #include "train/run/agree.h"
 
 namespace reigen::train {
 
+namespace {
+
+// LibTorch's library comes first: it brings the CUDA runtime that Reigen uses then.
+bool can_use_gpu() {
+  try {
+    tensor::open_torch_cuda();
+    static_cast<void>(device::kernels());
+    return device::has_gpu();
+  } catch (const BackendError& error) {
+    base::log_info("train.device auto takes the cpu: {}", error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
 TrainConfig with_device_chosen(TrainConfig config) {
-  if (!config::device_of(config)) config.device = device::has_gpu() ? "cuda" : "cpu";
+  if (!config::device_of(config)) config.device = can_use_gpu() ? "cuda" : "cpu";
   return config;
 }
 
 at::Device device_of(const TrainConfig& config, const Communicator& world) {
-  const Device wanted = config::device_of(with_device_chosen(config)).value();
-  if (wanted.is_cpu()) return at::kCPU;
   const Device carried = world.device();
+  const Device wanted = config::device_of(config).value_or(carried);
+  if (wanted.is_cpu()) return at::kCPU;
   if (carried.is_cpu() || (wanted.index >= 0 && wanted.index != carried.index)) {
     throw common(InvalidArgument(
         Report{.what = fmt::format("train.device {}: the ranks' group does not carry this GPU", to_string(wanted)),
                .got = "a group that carries the memory of " + to_string(carried),
                .expected = to_string(wanted),
-               .fix = "make the group with init({.device = Device::cuda()}), or leave "
-                      "train.device out"}));
+               .fix = "choose one of the visible GPUs (reigen devices), or leave train.device out; a program of your "
+                      "own makes the group with init({.device = ...})"}));
   }
   tensor::open_torch_cuda();
   return {at::kCUDA, static_cast<c10::DeviceIndex>(carried.index)};

@@ -10,13 +10,13 @@
 
 namespace reigen::train {
 
-// The options of a run whose train.device is "auto", with the device that this rank takes: "cuda" if it can use a GPU,
-// else "cpu". Other options do not change.
+// The options of a run whose train.device is "auto", with the device that this rank takes: "cuda" if LibTorch's part
+// for GPUs, the kernels and a GPU are there, else "cpu". Other options do not change.
 TrainConfig with_device_chosen(TrainConfig config);
 
-// The GPU that the rank's group carries, or the CPU, as train.device says. Throws InvalidArgument with exit code 78
-// that is_common() if train.device asks for a GPU and the group has none or another one, and BackendError if LibTorch's
-// part for GPUs cannot be opened.
+// The GPU that the rank's group carries, or the CPU, as train.device says; auto: what the group carries. Throws
+// InvalidArgument with exit code 78 that is_common() if train.device asks for a GPU and the group has none or another
+// one, and BackendError if LibTorch's part for GPUs cannot be opened.
 at::Device device_of(const TrainConfig& config, const Communicator& world);
 
 // The samples on this device.

@@ -113,7 +113,7 @@ std::string what_fits(const Need& need, const Here& here) {
   if (need.adds_up && need.makes_beside_shares()) {
     add("--train.micro_batch 0", need.with([](Need& changed) { changed.adds_up = false; }));
   }
-  if (!now.offload) {
+  if (!now.offload && !need.inputs.machine.has_model_on_gpu) {
     add("--parallel.offload DIRECTORY", need.with([](Need& changed) { changed.inputs.choices.offload = true; }));
   }
   const int more = divides ? 0 : ranks_that_fit(need, here, ranks + 1);
@@ -164,12 +164,13 @@ void require_room(const torch::nn::Module& module, const parallel::LayoutInputs&
                   const std::function<base::AvailableMemory()>& available) {
   const Need need{.inputs = inputs,
                   .copies = config.checkpoint.asynchronous,
-                  .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples};
+                  .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples &&
+                             !inputs.machine.has_model_on_gpu};
   const base::AvailableMemory there = available();
   // The parameters that the module holds now have taken their bytes already.
   std::int64_t held = 0;
   for (const at::Tensor& parameter : module.parameters()) {
-    if (!nn::has_no_memory(parameter)) held += static_cast<std::int64_t>(parameter.nbytes());
+    if (parameter.is_cpu() && !nn::has_no_memory(parameter)) held += static_cast<std::int64_t>(parameter.nbytes());
   }
   Here here = ask_all(there, world);
   here.room += static_cast<std::int64_t>(here.ranks.size()) * held;

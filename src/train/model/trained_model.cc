@@ -71,7 +71,8 @@ std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& modu
 // Initial values are set on the host, in memory. After a rollback the model is still on the GPU.
 void bring_to_host(torch::nn::Module& module) {
   const auto give_memory = [](at::Tensor tensor) {
-    if (nn::has_no_memory(tensor)) tensor.set_data(at::empty(tensor.sizes(), tensor.options().requires_grad(false)));
+    if (!nn::has_no_memory(tensor)) return;
+    tensor.set_data(at::empty(tensor.sizes(), tensor.options().requires_grad(false).device(at::kCPU)));
   };
   for (const at::Tensor& parameter : module.parameters()) give_memory(parameter);
   for (const at::Tensor& buffer : module.buffers()) give_memory(buffer);

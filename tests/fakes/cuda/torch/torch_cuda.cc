@@ -3,7 +3,8 @@
 // host cannot access, and operators are computed by the CPU's, with the same bits.
 //
 // An operator first waits until its stream has done all earlier work, and then computes on the calling thread. So it
-// sees the result of a collective only if its stream waits for that collective.
+// sees the result of a collective only if its stream waits for that collective. Its own result is written by a task of
+// the stream, so a collective sees it only if the collective begins after the stream.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
@@ -198,13 +199,30 @@ at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::
   return at::detail::empty_strided_generic(sizes, strides, &allocator, c10::DispatchKeySet(c10::DispatchKey::CUDA),
                                            type.value_or(at::kFloat));
 }
+// Writes the values to a tensor of a device when its stream comes to it. Each operator's result goes this way: until
+// somebody waits for the stream, the tensor has its old values.
+void write_later(const at::Tensor& to, const at::Tensor& from) {
+  const at::NoGradGuard no_grad;
+  at::Tensor values = on_cpu(from).to(to.scalar_type(), /*non_blocking=*/false, /*copy=*/true).expand(to.sizes());
+  const c10::DeviceGuard on(to.device());
+  const cudaStream_t stream = handle_of(current_streams[static_cast<std::size_t>(to.device().index())]);
+  stand_in::enqueue(stream, [data = to.const_data_ptr(), sizes = to.sizes().vec(), strides = to.strides().vec(),
+                             options = at::TensorOptions().dtype(to.scalar_type()), values = std::move(values)] {
+    const at::NoGradGuard inner;
+    at::from_blob(stand_in::reach(data), sizes, strides, options).copy_(values);
+  });
+}
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool) {
-  on_cpu(to).copy_(on_cpu(from));
+  if (to.numel() == 0) return to;
+  if (to.device().is_cuda())
+    write_later(to, from);
+  else
+    to.copy_(on_cpu(from));
   return to;
 }
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
-  on_cpu(to).copy_(on_cpu(from));
-  return to;
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool blocks) {
+  at::Tensor written = to;
+  return copy(written, from, blocks);
 }
 // Gives the tensor new memory when its shape changes.
 void take_shape(const at::Tensor& tensor, c10::IntArrayRef sizes) {
