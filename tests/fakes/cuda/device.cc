@@ -25,6 +25,7 @@ namespace {
 constexpr int kPinned = -1;
 thread_local int current_device = 0;
 std::atomic<std::int64_t> stream_delay{0};  // microseconds
+constexpr std::int64_t kComputeDelays = 50;
 
 struct Block {
   std::size_t bytes;
@@ -113,7 +114,10 @@ std::shared_ptr<Queue> find_queue(cudaStream_t stream) {
   std::lock_guard lock(machine().mutex);
   if (stream == nullptr || stream == cudaStreamLegacy) {
     auto& queue = machine().defaults[static_cast<std::size_t>(current_device)];
-    if (!queue) queue = std::make_shared<Queue>(current_device);
+    if (!queue) {
+      queue = std::make_shared<Queue>(current_device);
+      queue->set_computes();
+    }
     return queue;
   }
   const auto found = machine().streams.find(stream);
@@ -220,7 +224,7 @@ void Queue::run() {
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
-    const auto delay = std::chrono::microseconds(stream_delay.load());
+    const auto delay = std::chrono::microseconds(stream_delay.load() * (computes_ ? kComputeDelays : 1));
     if (delay.count() > 0) changed_.wait_for(lock, delay, [&] { return stopping_ || waiting_ > 0; });
     auto task = std::move(tasks_.front());
     tasks_.pop_front();

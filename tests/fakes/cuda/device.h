@@ -46,6 +46,8 @@ class Queue {
 
   int device() const { return device_; }
   void push(std::function<void()> task);
+  // From now on it is a stream on which the program computes: delay_streams() delays it longer than others.
+  void set_computes() { computes_ = true; }
   bool is_idle();
   void wait_until_idle();
 
@@ -59,6 +61,7 @@ class Queue {
   bool working_ = false;
   bool stopping_ = false;
   int waiting_ = 0;  // threads in wait_until_idle()
+  std::atomic<bool> computes_{false};
   std::thread worker_;
 };
 

@@ -20,6 +20,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -131,6 +132,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     const c10::DeviceGuard on(device);
     cudaStream_t made = nullptr;
     cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);  // LibTorch's streams live as long as the program
+    stand_in::queue_of(made).set_computes();
     return stream(device, static_cast<c10::StreamId>(reinterpret_cast<std::uintptr_t>(made)));
   }
   c10::Stream exchangeStream(c10::Stream next) const override {
@@ -202,6 +204,10 @@ at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::
 // Writes the values to a tensor of a device when its stream comes to it. Each operator's result goes this way: until
 // somebody waits for the stream, the tensor has its old values.
 void write_later(const at::Tensor& to, const at::Tensor& from) {
+  // Tasks use LibTorch, so none may be left when the process ends.
+  [[maybe_unused]] static const int kAtEnd = std::atexit([] {
+    for (int device = 0; device < stand_in::kDevices; ++device) stand_in::wait_until_idle(device);
+  });
   const at::NoGradGuard no_grad;
   at::Tensor values = on_cpu(from).to(to.scalar_type(), /*non_blocking=*/false, /*copy=*/true).expand(to.sizes());
   const c10::DeviceGuard on(to.device());
