@@ -1,11 +1,14 @@
 #include "parallel/watch/backward_watch.h"
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/no_waiting.h"
@@ -98,7 +101,13 @@ void BackwardWatch::await_end() {
   }
   auto owned = std::make_shared<int>(id);
   backwards_.push_back(owned);
-  tensor::at_backward_end([weak = weak_from_this(), owned = std::move(owned)] {
+  // LibTorch calls back on the caller's streams only if the graph itself has gradients to add, and not if only inner
+  // backwards have: the stream of the hook is kept instead.
+  std::optional<c10::Stream> stream;
+  const at::Device device = parameters_.front().device();
+  if (device.is_cuda()) stream = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(device);
+  tensor::at_backward_end([weak = weak_from_this(), owned = std::move(owned), stream] {
+    const c10::OptionalStreamGuard guard(stream);
     if (const auto watch = weak.lock()) watch->on_backward_end();
   });
 }

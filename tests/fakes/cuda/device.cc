@@ -114,10 +114,7 @@ std::shared_ptr<Queue> find_queue(cudaStream_t stream) {
   std::lock_guard lock(machine().mutex);
   if (stream == nullptr || stream == cudaStreamLegacy) {
     auto& queue = machine().defaults[static_cast<std::size_t>(current_device)];
-    if (!queue) {
-      queue = std::make_shared<Queue>(current_device);
-      queue->set_computes();
-    }
+    if (!queue) queue = std::make_shared<Queue>(current_device);
     return queue;
   }
   const auto found = machine().streams.find(stream);

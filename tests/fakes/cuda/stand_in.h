@@ -30,7 +30,7 @@ void enqueue(cudaStream_t stream, std::function<void()> kernel);
 void hide_memory();
 
 // From now on a stream begins each piece of its work only after this time, unless somebody waits for the stream. A
-// stream on which the program computes (LibTorch's and the default streams) takes 50 times as long. Code that does not
+// stream on which the program computes (those that LibTorch makes) takes 50 times as long. Code that does not
 // wait then uses numbers that are not there yet, in nearly every run and not only by chance.
 void delay_streams(std::chrono::microseconds time);
 
