@@ -1,6 +1,7 @@
 #include "reigen/optim/adagrad.h"
 
 #include "optim/flat_optimizer_impl.h"
+#include "optim/passes/run_rule.h"
 
 namespace reigen::optim {
 

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "optim/option_checks.h"
-#include "optim/range_state.h"
+#include "optim/passes/run_rule.h"
 
 namespace reigen::optim {
 

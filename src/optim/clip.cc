@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <limits>
 
-#include "optim/blocks.h"
-#include "optim/device_pass.h"
 #include "optim/option_checks.h"
+#include "optim/passes/blocks.h"
+#include "optim/passes/device_pass.h"
 #include "tensor/flat/gradient_rows.h"
 
 namespace reigen::optim {

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "optim/blocks.h"
-#include "optim/device_pass.h"
 #include "optim/option_checks.h"
+#include "optim/passes/blocks.h"
+#include "optim/passes/device_pass.h"
 #include "optim/range_state.h"
 
 namespace reigen::optim {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "optim/flat_optimizer_impl.h"
+#include "optim/passes/run_rule.h"
 
 namespace reigen::optim {
 

@@ -6,16 +6,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <vector>
 
-#include "optim/blocks.h"
-#include "optim/device_pass.h"
 #include "optim/kernels/kernels.h"
+#include "optim/passes/blocks.h"
 #include "reigen/optim/optimizer.h"
 #include "reigen/optim/parameter_group.h"
 #include "reigen/tensor/parameter_range.h"
@@ -42,22 +39,6 @@ struct Update {
   std::atomic<bool>* not_finite = nullptr;
   at::Device device = at::kCPU;  // where the memory of `block` is, for all updates of a step
 };
-
-// Which loop of the host a rule is, and what it needs to know.
-template <kernels::Rule>
-struct LoopOf;
-
-// step_of(update) gives the coefficients of the rule. Runs the rule over those blocks of all updates that are in this
-// rank's share: on the host on several threads, on a GPU as one kernel.
-template <kernels::Rule kRule, class StepOf>
-void apply_rule(const std::vector<Update>& updates, const StepOf& step_of);
-
-// As apply_rule(), for a rule that gives sums of squares. Returns the sums of every update, added in the order of its
-// blocks. The sums include the blocks of the other ranks. Sums of an update for which needs(update) is false are not
-// used.
-template <kernels::Rule kRule, class StepOf, class Needs>
-std::vector<kernels::Squares> sums_of_rule(const std::vector<Update>& updates, const StepOf& step_of,
-                                           const Needs& needs);
 
 struct StateKinds {
   std::vector<std::string> names = {};  // "exp_avg"; one flat buffer per range and name
@@ -118,96 +99,6 @@ class RangeState {
 // The entry "<segment><what>": this rank's part of the segment in `flat`. `flat` has the layout of the range.
 NamedTensor entry_of(const ParameterRange& range, const tensor::Segment& segment, const std::string& what,
                      const at::Tensor& flat);
-
-// ---- How rules are run
-
-using BlockWork = std::function<void(const Update&, const kernels::Block&)>;
-using BlockSums = std::function<kernels::Squares(const Update&, const kernels::Block&)>;
-
-// On the host: run work(update, block) for the blocks of this rank's share.
-void for_each_block(const std::vector<Update>& updates, const BlockWork& work);
-std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work);
-
-// On a GPU: this rank's share of each update.
-kernels::Block own_block(const Update& update);
-void note_not_finite(const std::vector<Update>& updates);
-std::vector<kernels::Squares> add_up(const std::vector<Update>& updates,
-                                     const std::vector<kernels::Squares>& of_own_chunks);
-
-inline bool are_on_gpu(const std::vector<Update>& updates) {
-  return !updates.empty() && updates.front().device.is_cuda();
-}
-
-template <class StepOf>
-auto device_parts(const std::vector<Update>& updates, const StepOf& step_of) {
-  std::vector<DevicePart<decltype(step_of(updates.front()))>> parts;
-  for (const Update& update : updates) parts.push_back({update.layout, own_block(update), step_of(update)});
-  return parts;
-}
-
-template <>
-struct LoopOf<kernels::Rule::kSgd> {
-  static constexpr auto kLoop = &kernels::Kernels::sgd;
-};
-template <>
-struct LoopOf<kernels::Rule::kAdam> {
-  static constexpr auto kLoop = &kernels::Kernels::adam;
-};
-template <>
-struct LoopOf<kernels::Rule::kAdagrad> {
-  static constexpr auto kLoop = &kernels::Kernels::adagrad;
-};
-template <>
-struct LoopOf<kernels::Rule::kRmsprop> {
-  static constexpr auto kLoop = &kernels::Kernels::rmsprop;
-};
-template <>
-struct LoopOf<kernels::Rule::kLion> {
-  static constexpr auto kLoop = &kernels::Kernels::lion;
-};
-template <>
-struct LoopOf<kernels::Rule::kLars> {
-  static constexpr auto kLoop = &kernels::Kernels::lars;
-};
-template <>
-struct LoopOf<kernels::Rule::kLambMoments> {
-  static constexpr auto kLoop = &kernels::Kernels::lamb_moments;
-};
-template <>
-struct LoopOf<kernels::Rule::kLambApply> {
-  static constexpr auto kLoop = &kernels::Kernels::lamb_apply;
-};
-template <>
-struct LoopOf<kernels::Rule::kValueSquares> {
-  static constexpr auto kLoop = &kernels::Kernels::value_squares;
-};
-
-template <kernels::Rule kRule, class StepOf>
-void apply_rule(const std::vector<Update>& updates, const StepOf& step_of) {
-  if (are_on_gpu(updates)) {
-    run_on_device(updates.front().device, kRule, /*adds_squares=*/false, device_parts(updates, step_of));
-    return note_not_finite(updates);
-  }
-  for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
-    (kernels::kernels().*LoopOf<kRule>::kLoop)(update.layout, block, step_of(update));
-  });
-}
-
-template <kernels::Rule kRule, class StepOf, class Needs>
-std::vector<kernels::Squares> sums_of_rule(const std::vector<Update>& updates, const StepOf& step_of,
-                                           const Needs& needs) {
-  if (are_on_gpu(updates)) {
-    return add_up(updates, run_on_device(updates.front().device, kRule, true, device_parts(updates, step_of)));
-  }
-  return sums_of_blocks(updates, [&](const Update& update, const kernels::Block& block) {
-    if (!needs(update)) return kernels::Squares();
-    if constexpr (std::is_same_v<decltype(step_of(update)), kernels::NoStep>) {
-      return (kernels::kernels().*LoopOf<kRule>::kLoop)(update.layout, block);
-    } else {
-      return (kernels::kernels().*LoopOf<kRule>::kLoop)(update.layout, block, step_of(update));
-    }
-  });
-}
 
 // Throws InvalidArgument, naming the entry, unless `given` has exactly the entries of `own`, each with the same shape
 // and type. Then copies the entries. Of an entry that ranks divide, it copies only this rank's part.

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "optim/flat_optimizer_impl.h"
+#include "optim/passes/run_rule.h"
 
 namespace reigen::optim {
 

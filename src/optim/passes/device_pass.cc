@@ -1,4 +1,4 @@
-#include "optim/device_pass.h"
+#include "optim/passes/device_pass.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>

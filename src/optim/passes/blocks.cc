@@ -1,4 +1,4 @@
-#include "optim/blocks.h"
+#include "optim/passes/blocks.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
