@@ -16,19 +16,23 @@ const bool kHidden = [] {
 
 class DeviceRunTest : public TrainerTest {
  protected:
+  // On a GPU ranks have shares as over a network. So ranks on the CPU that share something use one.
+  void fit_on(const char* device, int ranks, Config run, const Prepare& prepare = {}) {
+    run.train.device = device;
+    device_ = parse_device(device);
+    backend_ = device_.is_cpu() && run.parallel.shard != "none" ? "tcp" : "auto";
+    fit(ranks, run, prepare);
+    backend_ = "auto";
+  }
   // Trains on CPU and GPU, and expects the same losses and files.
   void expect_same(int ranks, const std::string& name, const std::function<void(Config&)>& change = {}) {
     ASSERT_TRUE(kHidden);
     for (const char* device : {"cpu", "cuda"}) {
       Config run = config(name + device);
-      run.train.device = device;
       run.parallel.shard = "none";
       if (change) change(run);
-      device_ = parse_device(device);
-      backend_ = device_.is_cpu() && run.parallel.shard != "none" ? "tcp" : "auto";
-      fit(ranks, run);
+      fit_on(device, ranks, run);
     }
-    backend_ = "auto";
     EXPECT_EQ(losses(name + "cuda"), losses(name + "cpu")) << name;
     EXPECT_TRUE(model(name + "cuda") == model(name + "cpu")) << name;
     EXPECT_EQ(summary(name + "cuda")["test_loss"], summary(name + "cpu")["test_loss"]) << name;
@@ -79,10 +83,8 @@ TEST_F(DeviceRunTest, TrainsNearlyTheSameModelIn16Bits) {
   for (const char* device : {"cpu", "cuda"}) {
     Config run = config(device);
     run.train.precision = "bf16";
-    run.train.device = device;
     run.parallel.shard = "none";
-    device_ = parse_device(device);
-    fit(2, run);
+    fit_on(device, 2, run);
   }
   const auto expected = losses("cpu");
   const auto got = losses("cuda");
@@ -102,16 +104,10 @@ TEST_P(ResumedDeviceRunTest, GoesOnOnEitherDevice) {
       Config run = config(name);
       run.parallel.shard = GetParam();
       run.train.max_steps = 4;
-      run.train.device = first;
-      device_ = parse_device(first);
-      backend_ = device_.is_cpu() ? "tcp" : "auto";
-      fit(2, run);
+      fit_on(first, 2, run);
       run.train.max_steps = 0;
       run.run.resume = "true";
-      run.train.device = second;
-      device_ = parse_device(second);
-      backend_ = device_.is_cpu() ? "tcp" : "auto";
-      fit(2, run);
+      fit_on(second, 2, run);
     }
   }
   for (const char* other : {"cpucuda", "cudacpu", "cudacuda"}) EXPECT_TRUE(model(other) == model("cpucpu")) << other;
@@ -121,11 +117,9 @@ TEST_F(DeviceRunTest, GoesBackToACheckpointAfterANumberThatIsNone) {
   for (const char* device : {"cpu", "cuda"}) {
     Config run = config(device);
     run.parallel.shard = "none";
-    run.train.device = device;
     run.train.not_finite = "rollback";
     run.checkpoint.every_steps = 2;
-    device_ = parse_device(device);
-    fit(2, run, [](int, SmallTask& task, TrainerOptions&) { task.poison_call = 5; });
+    fit_on(device, 2, run, [](int, SmallTask& task, TrainerOptions&) { task.poison_call = 5; });
   }
   EXPECT_TRUE(model("cuda") == model("cpu"));
 }

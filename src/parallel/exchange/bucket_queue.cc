@@ -109,9 +109,9 @@ std::optional<std::vector<std::size_t>> BucketQueue::order_as_they_came(int firs
   return std::vector<std::size_t>(order.begin(), order.end());
 }
 
-Work BucketQueue::start_on_any_rank(char* flags) {
+Work BucketQueue::start_on_any_rank(char* flags, comm::Progress progress) {
   return world_.start_all_reduce(flags, flags, bucket_of_.size(), DataType::kUint8, ReduceOp::kMax,
-                                 {.tag = tag("which parameters have gradients")});
+                                 {.progress = progress, .tag = tag("which parameters have gradients")});
 }
 
 std::string BucketQueue::tag(const std::string& what) const { return fmt::format("step {} {}", round_.step, what); }

@@ -71,7 +71,7 @@ class BucketQueue {
 
   // flags[i]: whether parameter i has a gradient on this rank (0 or 1). Starts a call that replaces each flag by its
   // maximum over all ranks. `flags`: one for each parameter, valid until the call is complete.
-  Work start_on_any_rank(char* flags);
+  Work start_on_any_rank(char* flags, comm::Progress progress);
 
   const std::vector<BucketTimes>& times() const { return times_; }
 

@@ -39,9 +39,9 @@ ExchangeBuckets::ExchangeBuckets(Communicator world, TrainedParameters trained, 
       trained_(std::move(trained)),
       strategy_(strategy),
       options_(options),
-      carries_flags_(strategy.keeps_zeros() && trained_.ranges.front().gradients().is_cpu()),
-      queue_(world_, trained_.size(), std::move(sample)),
-      flags_(world_, trained_.size(), trained_.ranges.front().gradients().is_cuda()) {
+      queue_(world_, trained_.size(), std::move(sample)) {
+  const bool is_on_gpu = trained_.ranges.front().gradients().is_cuda();
+  if (!strategy.keeps_zeros() || is_on_gpu) flags_.emplace(world_, trained_.size(), is_on_gpu);
   cut(trained_.last_first());
 }
 
@@ -101,9 +101,9 @@ void ExchangeBuckets::end_started() {
 
 void ExchangeBuckets::finish(int first) {
   while (queue_.next() < queue_.size()) start_next();
-  if (!carries_flags_) flags_.start([this](std::size_t i) { return trained_.has_gradient(i); }, queue_);
+  if (flags_) flags_->start([this](std::size_t i) { return trained_.has_gradient(i); }, queue_);
   end_started();
-  carries_flags_ ? settle_flags() : settle_sent_flags();
+  flags_ ? settle_sent_flags() : settle_flags();
   if (!options_.overlap) return;
   // The next backward is expected to complete gradients in the same order.
   if (const auto order = queue_.order_as_they_came(first)) cut(*order);
@@ -118,7 +118,7 @@ char* ExchangeBuckets::flag_of(std::size_t parameter) const {
 // Sets the parameter's slot and flag to the values that are sent with its bucket.
 void ExchangeBuckets::fill(std::size_t parameter) {
   trained_.fill_slot(parameter);
-  if (!carries_flags_) return;
+  if (flags_) return;
   write_flag(flag_of(parameter), trained_.range_of(parameter).gradients().scalar_type(),
              trained_.has_gradient(parameter));
 }
@@ -139,7 +139,7 @@ void ExchangeBuckets::settle_flags() {
 // As settle_flags(), with flags that were sent in a call of their own.
 void ExchangeBuckets::settle_sent_flags() {
   const auto has = [this](std::size_t i) { return trained_.has_gradient(i); };
-  const std::vector<char> somewhere = flags_.on_any_rank(has);
+  const std::vector<char> somewhere = flags_->on_any_rank(has);
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     if (has(i)) continue;
     const at::Tensor& slot = trained_.range_of(i).gradient_slot(trained_.places[i].segment);

@@ -62,10 +62,9 @@ class ExchangeBuckets final : public Exchange {
   TrainedParameters trained_;
   GradientStrategy& strategy_;
   BucketOptions options_;
-  const bool carries_flags_;  // the buckets carry the flags
   BucketQueue queue_;
-  GradientFlags flags_;                // if the buckets do not carry them
-  std::vector<GradientBucket> given_;  // one per bucket
+  std::optional<GradientFlags> flags_;  // not set: the buckets carry the flags
+  std::vector<GradientBucket> given_;   // one per bucket
 };
 
 }  // namespace reigen::parallel

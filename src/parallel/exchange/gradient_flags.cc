@@ -4,14 +4,15 @@
 
 namespace reigen::parallel {
 
-GradientFlags::GradientFlags(Communicator world, std::size_t parameters, bool is_on_gpu)
+GradientFlags::GradientFlags(const Communicator& world, std::size_t parameters, bool is_on_gpu)
     : parameters_(parameters), is_on_gpu_(is_on_gpu), flags_(world.allocate(parameters)) {}
 
 void GradientFlags::start(const Has& has, BucketQueue& queue) {
   end();
   auto* const flags = static_cast<char*>(flags_.get());
   for (std::size_t i = 0; i < parameters_; ++i) flags[i] = has(i) ? 1 : 0;
-  work_ = queue.start_on_any_rank(flags);
+  // On the CPU every rank waits for the call at once, and so advances it itself.
+  work_ = queue.start_on_any_rank(flags, is_on_gpu_ ? comm::Progress::kThread : comm::Progress::kCaller);
 }
 
 std::vector<char> GradientFlags::on_any_rank(const Has& has) {

@@ -21,17 +21,17 @@ class GradientFlags {
  public:
   using Has = std::function<bool(std::size_t parameter)>;
 
-  GradientFlags(Communicator world, std::size_t parameters, bool is_on_gpu);
+  GradientFlags(const Communicator& world, std::size_t parameters, bool is_on_gpu);
 
   // Starts the call, after the last one has ended. `has`: whether this rank has a gradient of the parameter. The queue
   // gives the call its tag.
   void start(const Has& has, BucketQueue& queue);
   // For each parameter, 1 if some rank has a gradient of it, else 0. Waits for the call if it must.
   std::vector<char> on_any_rank(const Has& has);
-  // Waits for a call that was started and not waited for.
-  void end();
 
  private:
+  void end();
+
   std::size_t parameters_;
   bool is_on_gpu_;
   std::shared_ptr<void> flags_;  // a byte for each parameter; a call keeps such memory, so it may outlive this object
