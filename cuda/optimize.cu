@@ -88,7 +88,8 @@ REIGEN_LOOP(kAverage, AverageStep, (Average{block.states[0], block.values, block
 template <Rule kRule, typename Values, typename States>
 __global__ void __launch_bounds__(kThreads, kResidentBlocks)
     optimize(const Item<typename Loop<kRule>::Step>* items, const int count, const std::int64_t chunk_elements,
-             double* const squares) {
+             double* const squares, const StepControl* const control) {
+  if (control != nullptr && control->stopped != 0) return;
   const std::int64_t chunk = blockIdx.x;
   int item = 0;  // the last one whose first chunk is not after this one
   for (int end = count; end - item > 1;) {
@@ -99,7 +100,8 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
   const std::int64_t first = (chunk - own.first_chunk) * chunk_elements;
   const std::int64_t left = own.block.count - first;
   constexpr Sizes sizes{sizeof(typename Values::Storage), sizeof(typename States::Storage)};
-  const Block block = slice(sizes, own.block, first, left < chunk_elements ? left : chunk_elements);
+  Block block = slice(sizes, own.block, first, left < chunk_elements ? left : chunk_elements);
+  if (control != nullptr) block.gradient_factor *= control->factor;
   Squares sums;
   Loop<kRule>::template run<Values, States>(block, own.step, sums);
   if (squares != nullptr && threadIdx.x == 0) {
@@ -120,7 +122,8 @@ struct Launch {
     int count = call.count;
     std::int64_t elements = call.chunk_elements;
     double* squares = call.squares;
-    void* parameters[] = {&items, &count, &elements, &squares};
+    const auto* control = static_cast<const StepControl*>(call.control);
+    void* parameters[] = {&items, &count, &elements, &squares, &control};
     // Takes the launch's own error, because cudaGetLastError() could return an error of other code.
     result = cudaLaunchKernel(reinterpret_cast<const void*>(&optimize<kRule, Values, States>),
                               dim3(static_cast<unsigned>(call.chunks)), dim3(kThreads), parameters, 0, stream);
@@ -130,6 +133,19 @@ struct Launch {
 template <Rule kRule>
 void launch(const OptimizeCall& call, cudaStream_t stream, cudaError_t& result) {
   with_types(static_cast<Layout>(call.layout), Launch<kRule>{call, stream, result});
+}
+
+__global__ void __launch_bounds__(kThreads)
+    finish_norm(const Squares* const chunks, const std::int64_t count, const double max_norm,
+                StepControl* const control) {
+  double own = 0;
+  REIGEN_EACH(i, count) own += chunks[i].first;
+  const double sum = sum_of_block(own);
+  if (threadIdx.x != 0) return;
+  const double factor = max_norm > 0 ? max_norm / (sqrt(sum) + 1e-6) : 1;
+  control->sum_of_squares = sum;
+  control->factor = factor > 1 ? 1 : factor;
+  if (!isfinite(sum)) control->stopped = 1;
 }
 
 bool adds_squares(Rule rule) {
@@ -161,6 +177,12 @@ void run_rule(const OptimizeCall& call, cudaStream_t stream, cudaError_t& result
   }
 }
 
+// The runtime keeps an error for the next caller of cudaGetLastError(), which would take it for its own error.
+int forgotten(cudaError_t result) {
+  if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return result;
+}
+
 }  // namespace
 
 int enqueue(const OptimizeCall& call, cudaStream_t stream) {
@@ -168,14 +190,30 @@ int enqueue(const OptimizeCall& call, cudaStream_t stream) {
   if (call.chunks == 0) return cudaSuccess;
   cudaError_t result = cudaErrorInvalidValue;
   run_rule(call, stream, result);
-  // The runtime keeps the error for the next caller of cudaGetLastError(), which would take it for its own error.
-  if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
-  return result;
+  return forgotten(result);
+}
+
+int enqueue(const device::FinishNormCall& call, cudaStream_t stream) {
+  if (call.squares == nullptr || call.control == nullptr || call.count < 1 || !(call.max_norm >= 0)) {
+    return cudaErrorInvalidValue;
+  }
+  const auto* chunks = reinterpret_cast<const Squares*>(call.squares);
+  std::int64_t count = call.count;
+  double max_norm = call.max_norm;
+  auto* control = static_cast<StepControl*>(call.control);
+  void* parameters[] = {&chunks, &count, &max_norm, &control};
+  return forgotten(cudaLaunchKernel(reinterpret_cast<const void*>(&finish_norm), dim3(1), dim3(kThreads), parameters, 0,
+                                    stream));
 }
 
 }  // namespace reigen::optim::kernels
 
 extern "C" int reigen_cuda_optimize(const reigen::device::OptimizeCall* call, void* stream) {
+  if (call == nullptr) return cudaErrorInvalidValue;
+  return reigen::optim::kernels::enqueue(*call, static_cast<cudaStream_t>(stream));
+}
+
+extern "C" int reigen_cuda_finish_norm(const reigen::device::FinishNormCall* call, void* stream) {
   if (call == nullptr) return cudaErrorInvalidValue;
   return reigen::optim::kernels::enqueue(*call, static_cast<cudaStream_t>(stream));
 }

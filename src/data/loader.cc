@@ -91,8 +91,17 @@ struct Loader::State {
     batch.target = std::move(samples.target);
     batch.inputs = std::move(samples.inputs);
     batch.targets = std::move(samples.targets);
+    if (options.pin_memory) pin(batch);
     cut(batch);
     return batch;
+  }
+
+  static void pin(Batch& batch) {
+    for (std::vector<at::Tensor>* tensors : {&batch.inputs, &batch.targets}) {
+      for (at::Tensor& one : *tensors) one = one.pin_memory();
+    }
+    batch.input = batch.inputs.front();
+    if (!batch.targets.empty()) batch.target = batch.targets.front();
   }
 
   // Divides the batch into parts, the micro-batches. All ranks get the same number of parts, even a rank with fewer

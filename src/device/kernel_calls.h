@@ -15,7 +15,7 @@
 namespace reigen::device {
 
 // This number changes with every change of a function or struct here.
-inline constexpr int kPluginVersion = 2;
+inline constexpr int kPluginVersion = 3;
 
 // The most inputs and the most outputs of a reduction. The number is limited because the addresses are kernel
 // parameters.
@@ -46,6 +46,17 @@ struct OptimizeCall {
   // Memory of the device, for rules that add squares: two numbers for each chunk. The order of additions is fixed. Else
   // null.
   double* squares = nullptr;
+  // Null, or an optim::kernels::StepControl in memory of the device. The kernel multiplies gradients by its factor, and
+  // changes nothing if it is stopped.
+  const void* control = nullptr;
+};
+
+// The end of a norm: sets an optim::kernels::StepControl from the sums of chunks.
+struct FinishNormCall {
+  const double* squares = nullptr;  // memory of the device: two numbers for each chunk, of which the first is added
+  long long count = 0;              // chunks
+  double max_norm = 0;              // limit of the norm; 0: none
+  void* control = nullptr;          // memory of the device
 };
 
 }  // namespace reigen::device
@@ -65,5 +76,11 @@ extern "C" {
 // Returns cudaErrorInvalidValue if a number is out of its range, or a pointer is missing. Otherwise it returns the
 // result of the kernel launch.
 [[gnu::visibility("default")]] int reigen_cuda_optimize(const reigen::device::OptimizeCall* call, void* stream);
+
+// One kernel. control.sum_of_squares = the sum of the chunks' numbers, in a fixed order; control.factor = min(1,
+// max_norm / (sqrt(sum) + 1e-6)), or 1 without a limit; control.stopped = 1 if the sum is not finite, else it stays.
+// Returns cudaErrorInvalidValue if a number is out of its range, or a pointer is missing. Otherwise it returns the
+// result of the kernel launch.
+[[gnu::visibility("default")]] int reigen_cuda_finish_norm(const reigen::device::FinishNormCall* call, void* stream);
 
 }  // extern "C"

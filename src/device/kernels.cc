@@ -51,6 +51,7 @@ Opened open_plugin() {
   Kernels table{};
   plugin.find(table.reduce, "reigen_cuda_reduce");
   plugin.find(table.optimize, "reigen_cuda_optimize");
+  plugin.find(table.finish_norm, "reigen_cuda_finish_norm");
   base::log_info("kernels in {}", plugin.path());
   return {table, plugin.path()};
 }

@@ -11,6 +11,7 @@ namespace reigen::device {
 struct Kernels {
   decltype(&reigen_cuda_reduce) reduce;
   decltype(&reigen_cuda_optimize) optimize;
+  decltype(&reigen_cuda_finish_norm) finish_norm;
 };
 
 // The first call opens the plug-in, after the CUDA runtime. It throws a BackendError with exit code 69 if one of them

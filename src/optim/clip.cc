@@ -8,110 +8,19 @@
 #include "optim/option_checks.h"
 #include "optim/passes/blocks.h"
 #include "optim/passes/device_pass.h"
+#include "optim/passes/gradients.h"
 #include "tensor/flat/gradient_rows.h"
 
 namespace reigen::optim {
 namespace {
 
-struct Place {
-  const ParameterRange* range = nullptr;
-  std::size_t segment = 0;
-};
-
-struct Gradients {
-  std::vector<void*> data;
-  std::vector<Place> places;
-  std::vector<kernels::Layout> layouts;
-  std::vector<std::size_t> element_sizes;
-  std::vector<Piece> pieces;
-
-  void* at(const Piece& piece) const {
-    return static_cast<std::byte*>(data[piece.part]) +
-           static_cast<std::size_t>(piece.first) * element_sizes[piece.part];
-  }
-  // Whether this rank computes with the piece. If each rank has only its share of the mean, other ranks compute with
-  // the other pieces.
-  bool is_own(const Piece& piece) const {
-    const auto& [range, segment] = places[piece.part];
-    const std::int64_t first = range->segments()[segment].offset + piece.first;
-    return !range->divides_averages() || (first >= range->begin() && first < range->end());
-  }
-  void average(const Piece& piece) const {
-    const auto& [range, segment] = places[piece.part];
-    if (awaits_average(*range)) {
-      range->rows()->average(segment, range->gradient_slot(segment), piece.first, piece.count);
-    }
-  }
-};
-
-// Whether each rank has only its share of the mean.
-bool is_divided(const std::vector<ParameterRange>& ranges) {
-  return !ranges.empty() && ranges.front().divides_averages();
-}
-
-Gradients gradients_of(const std::vector<ParameterRange>& ranges) {
-  check_shared_alike("clip", ranges);
-  Gradients result;
-  std::vector<std::int64_t> sizes;
-  for (const ParameterRange& range : ranges) {
-    const kernels::Layout layout = layout_of("clip", range);
-    for (std::size_t i = 0; i < range.size(); ++i) {
-      void* data = gradient_data(range, i);
-      if (data == nullptr) continue;
-      result.data.push_back(data);
-      result.places.push_back({&range, i});
-      result.layouts.push_back(layout);
-      result.element_sizes.push_back(range.values().dtype().itemsize());
-      sizes.push_back(range.segments()[i].numel);
-    }
-  }
-  result.pieces = cut(sizes);
-  return result;
-}
-
-at::Device device_of(const std::vector<ParameterRange>& ranges) {
-  return ranges.empty() ? at::Device(at::kCPU) : ranges.front().values().device();
-}
-
-// The gradients of which this rank computes, as a GPU's kernels take them: one part for each parameter. `own`: the
-// pieces of this rank, those of a parameter one after the other.
-std::vector<DevicePart<kernels::NoStep>> device_parts(const Gradients& gradients, const std::vector<Piece>& own) {
-  std::vector<DevicePart<kernels::NoStep>> parts;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    const Piece& piece = own[i];
-    if (i > 0 && own[i - 1].part == piece.part) {
-      parts.back().block.count += piece.count;
-      continue;
-    }
-    parts.push_back({.layout = gradients.layouts[piece.part],
-                     .block = {.values = gradients.at(piece), .gradients = gradients.at(piece), .count = piece.count}});
-  }
-  return parts;
-}
-
-std::vector<Piece> own_pieces(const Gradients& gradients) {
-  std::vector<Piece> own = gradients.pieces;
-  std::erase_if(own, [&](const Piece& piece) { return !gradients.is_own(piece); });
-  return own;
-}
-
 void change_on_gpu(const at::Device& gpu, const Gradients& gradients, double factor, double limit) {
-  auto parts = device_parts(gradients, own_pieces(gradients));
+  auto parts = device_parts(gradients);
   for (auto& part : parts) {
     part.block.gradient_factor = factor;
     part.block.gradient_limit = limit;
   }
-  run_on_device(gpu, kernels::Rule::kChangeGradients, /*adds_squares=*/false, parts);
-}
-
-// sums[i] = the sum of the squares of piece i, if this rank computes it.
-void add_squares_on_gpu(const at::Device& gpu, const Gradients& gradients, std::vector<double>& sums) {
-  const auto squares = run_on_device(gpu, kernels::Rule::kSquares, /*adds_squares=*/true,
-                                     device_parts(gradients, own_pieces(gradients)));
-  auto next = squares.begin();
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    if (gradients.is_own(gradients.pieces[i])) sums[i] = (next++)->first;
-  }
+  run_on_device(gpu, kernels::Rule::kChangeGradients, parts);
 }
 
 void change(const std::vector<ParameterRange>& ranges, double factor, double limit) {
@@ -142,7 +51,8 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
   if (!ranges.empty() && awaits_average(ranges.front())) ranges.front().sharing().meet("gradients before their norm");
   std::vector<double> sums(gradients.pieces.size());
   if (const at::Device device = device_of(ranges); device.is_cuda()) {
-    add_squares_on_gpu(device, gradients, sums);
+    const std::vector<kernels::Squares> read = to_host(add_squares(device, gradients));
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = read[i].first;
   } else {
     for_each_piece(gradients.pieces, [&](std::size_t i) {
       const Piece& piece = gradients.pieces[i];

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "optim/option_checks.h"
 #include "optim/passes/blocks.h"
+#include "optim/passes/control.h"
 #include "optim/passes/device_pass.h"
 #include "optim/range_state.h"
 
@@ -52,7 +53,10 @@ struct ExponentialMovingAverage::Impl {
     if (!parts.empty()) parts.front().range.sharing().meet(what);
   }
   bool is_on_gpu() const { return !parts.empty() && parts.front().average.is_cuda(); }
-  void update_on_gpu(double share) const;
+  const kernels::StepControl* control(const DeviceNorm* norm) const {
+    return parts.empty() ? nullptr : control_of(norm, parts.front().average.device(), kEma);
+  }
+  void update_on_gpu(double share, const kernels::StepControl* control) const;
   bool is_divided() const { return !parts.empty() && parts.front().range.is_divided(); }
 };
 
@@ -133,14 +137,15 @@ ExponentialMovingAverage::ExponentialMovingAverage(std::vector<ParameterRange> p
   impl_->meet("average of the weights");
 }
 
-void ExponentialMovingAverage::update() {
+void ExponentialMovingAverage::update(const DeviceNorm* norm) {
   impl_->require_in_place("update the average");
+  const kernels::StepControl* const control = impl_->control(norm);
   auto* updates = impl_->updates.mutable_data_ptr<std::int64_t>();
   const auto t = static_cast<double>(++*updates);
   const EmaOptions& options = impl_->options;
   const double decay = options.warmup ? std::min(options.decay, (1 + t) / (10 + t)) : options.decay;
   if (impl_->is_on_gpu()) {
-    impl_->update_on_gpu(1 - decay);
+    impl_->update_on_gpu(1 - decay, control);
     return impl_->meet("average of the weights");
   }
   for_each_piece(impl_->pieces, [&](std::size_t i) {
@@ -153,7 +158,7 @@ void ExponentialMovingAverage::update() {
   impl_->meet("average of the weights");
 }
 
-void ExponentialMovingAverage::Impl::update_on_gpu(double share) const {
+void ExponentialMovingAverage::Impl::update_on_gpu(double share, const kernels::StepControl* control) const {
   std::vector<DevicePart<kernels::AverageStep>> all;
   for (const Part& part : parts) {
     // The average of 16-bit weights is fp32, as their masters are.
@@ -166,7 +171,7 @@ void ExponentialMovingAverage::Impl::update_on_gpu(double share) const {
                              .count = part.range.end() - part.range.begin()},
                    .step = {.share = share}});
   }
-  run_on_device(parts.front().average.device(), kernels::Rule::kAverage, /*adds_squares=*/false, all);
+  run_on_device(parts.front().average.device(), kernels::Rule::kAverage, all, {.control = control});
 }
 
 std::int64_t ExponentialMovingAverage::updates() const { return impl_->updates.item<std::int64_t>(); }

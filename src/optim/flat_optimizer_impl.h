@@ -2,12 +2,15 @@
 // instantiates the template.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "optim/option_checks.h"
 #include "optim/range_state.h"
+#include "reigen/base/error.h"
 #include "reigen/optim/flat_optimizer.h"
 
 namespace reigen::optim {
@@ -62,6 +65,14 @@ std::string FlatOptimizer<Options>::name() const {
 
 template <class Options>
 void FlatOptimizer<Options>::step(const StepOptions& how) {
+  if constexpr (requires { Options::kByLayer; }) {
+    if (how.norm != nullptr) {
+      throw InvalidArgument(Report{.what = fmt::format("[{}] a step with a norm on the GPU", name()),
+                                   .got = "an optimizer that needs the norms of each layer on the host",
+                                   .expected = "an optimizer that steps in one pass",
+                                   .fix = "take gradient_norm() (reigen/optim/clip.h)"});
+    }
+  }
   Rule<Options>::apply(impl_->options, impl_->state.begin_step(how));
   impl_->state.end_step();
 }

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/philox.h"
 #include "optim/option_checks.h"
+#include "optim/passes/control.h"
 #include "reigen/format/hash.h"
 #include "tensor/flat/gradient_rows.h"
 #include "tensor/memory/memory_resource.h"
@@ -155,12 +156,15 @@ Update RangeState::update_of(const Part& part, std::size_t i, const StepOptions&
 std::vector<Update> RangeState::begin_step(const StepOptions& how) {
   check_finite(optimizer_, "gradient_factor", how.gradient_factor);
   if (!(how.gradient_limit > 0)) refuse_option(optimizer_, "gradient_limit", how.gradient_limit, "a number above 0");
+  const kernels::StepControl* const control =
+      control_of(how.norm, parts_.front().range.values().device(), optimizer_.c_str());
   std::vector<Update> updates;
   for (Part& part : parts_) {
     for (std::size_t i = 0; i < part.range.size(); ++i) {
       if (!part.range.is_active(i)) continue;
       check_still_there(part.range, part.range.segments()[i]);
       updates.push_back(update_of(part, i, how));
+      updates.back().control = control;
     }
   }
   auto update = updates.begin();

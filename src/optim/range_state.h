@@ -37,7 +37,8 @@ struct Update {
   std::size_t segment = 0;
   // Set to true where a gradient is not finite; null: not checked.
   std::atomic<bool>* not_finite = nullptr;
-  at::Device device = at::kCPU;  // where the memory of `block` is, for all updates of a step
+  at::Device device = at::kCPU;                   // where the memory of `block` is, for all updates of a step
+  const kernels::StepControl* control = nullptr;  // on a GPU, for all updates of a step: StepOptions::norm
 };
 
 struct StateKinds {

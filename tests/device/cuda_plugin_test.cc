@@ -130,7 +130,7 @@ TEST(CudaPlugin, IsOfThisVersion) {
 TEST(CudaPlugin, ExportsItsCallsAndNothingElse) {
   const auto words =
       output_of(std::string(REIGEN_TEST_NM) + " -D --defined-only --format=just-symbols '" + REIGEN_TEST_PLUGIN + "'");
-  EXPECT_THAT(words, ElementsAre("reigen_cuda_optimize", "reigen_cuda_reduce", "reigen_cuda_version"));
+  EXPECT_THAT(words, ElementsAre("reigen_cuda_finish_norm", "reigen_cuda_optimize", "reigen_cuda_reduce", "reigen_cuda_version"));
 }
 
 TEST_F(CudaReduce, ReturnsTheErrorOfAMachineWithoutDevices) {
@@ -225,6 +225,25 @@ TEST_F(CudaOptimize, RefusesWhatIsNotDefined) {
   refuses("chunks without elements", [](OptimizeCall& c) { c.chunk_elements = 0; });
   refuses("squares of a rule that has none", [&](OptimizeCall& c) { c.squares = squares_; });
   refuses("no place for squares", [](OptimizeCall& c) { c.rule = static_cast<int>(optim::kernels::Rule::kSquares); });
+}
+
+TEST(CudaFinishNorm, RefusesWhatIsNotDefined) {
+  ASSERT_NE(plugin(), nullptr) << dlerror();
+  const auto finish = symbol<decltype(&reigen_cuda_finish_norm)>("reigen_cuda_finish_norm");
+  ASSERT_NE(finish, nullptr);
+  EXPECT_EQ(finish(nullptr, nullptr), kInvalidValue);
+  const double squares[2] = {};
+  optim::kernels::StepControl control;
+  const auto refuses = [&](const char* what, auto change) {
+    FinishNormCall call{.squares = squares, .count = 1, .max_norm = 1, .control = &control};
+    change(call);
+    EXPECT_EQ(finish(&call, nullptr), kInvalidValue) << what;
+  };
+  refuses("no sums", [](FinishNormCall& c) { c.squares = nullptr; });
+  refuses("no chunk", [](FinishNormCall& c) { c.count = 0; });
+  refuses("a negative limit", [](FinishNormCall& c) { c.max_norm = -1; });
+  refuses("a limit that is no number", [](FinishNormCall& c) { c.max_norm = NAN; });
+  refuses("no control", [](FinishNormCall& c) { c.control = nullptr; });
 }
 
 TEST(CudaKernels, RoundAsTheHostDoes) {

@@ -45,6 +45,9 @@ struct LoaderOptions {
   std::int64_t limit = 0;        // use only the first samples of the dataset; 0: all
   int workers = 1;               // threads that make batches; 0: next() makes them in the caller's thread
   int prefetch = 2;              // most batches that are ready before their use; each takes memory
+  // Batches lie in pinned memory, which a GPU copies while the host goes on (tensor.to(gpu, /*non_blocking=*/true)).
+  // Needs LibTorch's part for GPUs.
+  bool pin_memory = false;
 };
 
 struct MicroBatch {

@@ -51,8 +51,9 @@ class ExponentialMovingAverage {
   // Throws InvalidArgument for options out of range and for parameters that are not fp32, fp64, bf16 or fp16.
   explicit ExponentialMovingAverage(std::vector<ParameterRange> parameters, const EmaOptions& options = {});
 
-  // Updates the average, in one pass. Throws InvalidArgument while the average is swapped in.
-  void update();
+  // Updates the average, in one pass. With a norm (on a GPU) nothing changes if a norm was not finite. Throws
+  // InvalidArgument while the average is swapped in, and if the norm is on another device than the parameters.
+  void update(const DeviceNorm* norm = nullptr);
   std::int64_t updates() const;
 
   // Swaps weights and average, in one pass (16-bit weights are copied and kept instead). Autograd notices that the

@@ -26,6 +26,8 @@ namespace reigen::optim {
 
 using tensor::NamedTensor;
 
+class DeviceNorm;
+
 // How a step transforms each gradient while reading it, so that neither clipping nor unscaling costs a pass of its own:
 //   g = clamp(gradient_factor · gradient, -gradient_limit, gradient_limit)
 // The gradients in memory do not change.
@@ -36,6 +38,10 @@ struct StepOptions {
   // infinity that it finds is already in the parameters. Where ranks average gradients only in the step, `.grad` still
   // holds each rank's own gradients after it.
   bool check_finite = false;
+  // On a GPU: the step multiplies gradients by the norm's factor too, and changes nothing if a norm was not finite
+  // (device_norm.h). For optimizers that step in one pass, so not for LARS and LAMB. The norm must live until step()
+  // returns.
+  const DeviceNorm* norm = nullptr;
 };
 
 class Optimizer {
@@ -45,8 +51,8 @@ class Optimizer {
   virtual std::string name() const = 0;  // "adamw", "sgd"
 
   // parameter = update(parameter, g, state) for every parameter that has a gradient. Waits for other ranks only where
-  // ranks shard the parameters. Throws InvalidArgument, and changes nothing, when an option is out of range, or when a
-  // parameter no longer lies in the memory that this optimizer updates.
+  // ranks shard the parameters. Throws InvalidArgument, and changes nothing, when an option is out of range or does not
+  // fit the optimizer, or when a parameter no longer lies in the memory that this optimizer updates.
   virtual void step(const StepOptions& options) = 0;
   void step() { step(StepOptions()); }
 

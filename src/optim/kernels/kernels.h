@@ -150,6 +150,14 @@ enum class Rule {
   kAverage,          // the average is states[0]
 };
 
+// What the norm of the gradients decides about a step, in the memory of a GPU. The kernels of the step read it there, so
+// the host does not wait for the norm.
+struct StepControl {
+  double sum_of_squares = 0;  // of all gradients
+  double factor = 1;          // the gradients of the step are multiplied by it
+  double stopped = 0;         // not 0: a sum was not finite; from then on steps change nothing
+};
+
 // What a GPU is told of one parameter. Its kernels cut the parameter into chunks: the launch has chunk numbers from 0
 // on, and the parameter's are `first_chunk` and those that follow.
 template <typename Step>

@@ -13,19 +13,14 @@ namespace reigen::optim {
 
 // The table is copied from pinned memory, so the host does not wait. LibTorch's allocators keep both copies until the
 // stream has used them.
-std::vector<kernels::Squares> enqueue_runs(const at::Device& device, kernels::Rule rule, bool adds_squares,
-                                           std::span<const std::byte> table, std::size_t item_bytes,
-                                           const std::vector<DeviceRun>& runs) {
+void enqueue_runs(const at::Device& device, kernels::Rule rule, std::span<const std::byte> table,
+                  std::size_t item_bytes, const std::vector<DeviceRun>& runs, const DevicePass& pass) {
   const c10::DeviceGuard guard(device);
   const at::Tensor pinned =
       at::empty({static_cast<std::int64_t>(table.size())}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
   std::memcpy(pinned.mutable_data_ptr(), table.data(), table.size());
   const at::Tensor items = pinned.to(device, /*non_blocking=*/true);
-  std::int64_t chunks = 0;
-  for (const DeviceRun& run : runs) chunks += run.chunks;
-  at::Tensor squares;
-  if (adds_squares) squares = at::empty({2 * chunks}, at::TensorOptions().dtype(at::kDouble).device(device));
-  auto* sums = adds_squares ? static_cast<double*>(squares.mutable_data_ptr()) : nullptr;
+  auto* const squares = pass.squares.defined() ? pass.squares.mutable_data_ptr<double>() : nullptr;
   const auto* const begin = static_cast<const std::byte*>(items.const_data_ptr());
   const Stream stream = tensor::stream_of(items);
   for (const DeviceRun& run : runs) {
@@ -35,14 +30,20 @@ std::vector<kernels::Squares> enqueue_runs(const at::Device& device, kernels::Ru
                                     .count = run.count,
                                     .chunks = run.chunks,
                                     .chunk_elements = tensor::kBlockElements,
-                                    .squares = sums};
+                                    .squares = squares == nullptr ? nullptr : squares + 2 * run.first_sum,
+                                    .control = pass.control};
     device::check(device::kernels().optimize(&call, device::handle_of(stream)), "a kernel of an optimizer");
-    if (sums != nullptr) sums += 2 * run.chunks;
   }
-  if (!adds_squares) return {};
-  const at::Tensor here = squares.cpu();
-  std::vector<kernels::Squares> result(static_cast<std::size_t>(chunks));
+}
+
+at::Tensor place_for_squares(const at::Device& device, std::int64_t chunks) {
+  return at::empty({2 * chunks}, at::TensorOptions().dtype(at::kDouble).device(device));
+}
+
+std::vector<kernels::Squares> to_host(const at::Tensor& squares) {
   static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
+  const at::Tensor here = squares.cpu();
+  std::vector<kernels::Squares> result(static_cast<std::size_t>(squares.numel() / 2));
   std::memcpy(result.data(), here.const_data_ptr(), here.nbytes());
   return result;
 }

@@ -23,43 +23,70 @@ struct DevicePart {
   kernels::Layout layout = kernels::Layout::kFloat32;
   kernels::Block block = {};
   Step step = {};
+  std::int64_t first_sum = 0;  // the place of its first chunk's sums in DevicePass::squares
 };
 
-// Neighbours with one element layout: items [first, first + count) of a table, and the number of their chunks.
+struct DevicePass {
+  at::Tensor squares = {};                         // fp64: two numbers for each chunk, for rules that add squares
+  const kernels::StepControl* control = nullptr;  // memory of the GPU, or null
+};
+
+// Neighbours with one element layout whose sums have neighbouring places: items [first, first + count) of a table, and
+// the number of their chunks.
 struct DeviceRun {
   kernels::Layout layout = kernels::Layout::kFloat32;
   std::size_t first = 0;
   int count = 0;
   std::int64_t chunks = 0;
+  std::int64_t first_sum = 0;
 };
 
 inline std::int64_t chunks_of(std::int64_t elements) {
   return (elements + tensor::kBlockElements - 1) / tensor::kBlockElements;
 }
 
-// Enqueues the kernels. `table`: the bytes of the items, each of `item_bytes`. If `adds_squares`, waits for the
-// kernels, and returns the sums of all chunks in order. Throws BackendError if CUDA refuses a kernel.
-std::vector<kernels::Squares> enqueue_runs(const at::Device& device, kernels::Rule rule, bool adds_squares,
-                                           std::span<const std::byte> table, std::size_t item_bytes,
-                                           const std::vector<DeviceRun>& runs);
+// Enqueues the kernels. `table`: the bytes of the items, each of `item_bytes`. Throws BackendError if CUDA refuses a
+// kernel.
+void enqueue_runs(const at::Device& device, kernels::Rule rule, std::span<const std::byte> table,
+                  std::size_t item_bytes, const std::vector<DeviceRun>& runs, const DevicePass& pass);
 
-// Runs `rule` on all parts. If `adds_squares`, returns the sums of each chunk of kBlockElements elements, part by part.
+// Enqueues `rule` on all parts.
 template <class Step>
-std::vector<kernels::Squares> run_on_device(const at::Device& device, kernels::Rule rule, bool adds_squares,
-                                            const std::vector<DevicePart<Step>>& parts) {
+void run_on_device(const at::Device& device, kernels::Rule rule, const std::vector<DevicePart<Step>>& parts,
+                   const DevicePass& pass = {}) {
   std::vector<kernels::Item<Step>> items;
   std::vector<DeviceRun> runs;
   for (const DevicePart<Step>& part : parts) {
     if (part.block.count == 0) continue;
-    if (runs.empty() || runs.back().layout != part.layout)
-      runs.push_back({.layout = part.layout, .first = items.size()});
+    const bool goes_on = !runs.empty() && runs.back().layout == part.layout &&
+                         (!pass.squares.defined() || runs.back().first_sum + runs.back().chunks == part.first_sum);
+    if (!goes_on) runs.push_back({.layout = part.layout, .first = items.size(), .first_sum = part.first_sum});
     DeviceRun& run = runs.back();
     items.push_back({part.block, part.step, run.chunks});
     ++run.count;
     run.chunks += chunks_of(part.block.count);
   }
-  if (runs.empty()) return {};
-  return enqueue_runs(device, rule, adds_squares, std::as_bytes(std::span(items)), sizeof(kernels::Item<Step>), runs);
+  if (runs.empty()) return;
+  enqueue_runs(device, rule, std::as_bytes(std::span(items)), sizeof(kernels::Item<Step>), runs, pass);
+}
+
+// A place for the sums of this many chunks, whose numbers are not set.
+at::Tensor place_for_squares(const at::Device& device, std::int64_t chunks);
+// Waits for the GPU, and returns the sums.
+std::vector<kernels::Squares> to_host(const at::Tensor& squares);
+
+// Runs a rule that adds squares, and waits for the sums: those of each chunk of kBlockElements elements, part by part.
+template <class Step>
+std::vector<kernels::Squares> sums_on_device(const at::Device& device, kernels::Rule rule,
+                                             std::vector<DevicePart<Step>> parts) {
+  std::int64_t chunks = 0;
+  for (DevicePart<Step>& part : parts) {
+    part.first_sum = chunks;
+    chunks += chunks_of(part.block.count);
+  }
+  const DevicePass pass{.squares = place_for_squares(device, chunks)};
+  run_on_device(device, rule, parts, pass);
+  return to_host(pass.squares);
 }
 
 }  // namespace reigen::optim

@@ -106,7 +106,7 @@ void note_not_finite(const std::vector<Update>& updates) {
   if (updates.front().not_finite == nullptr) return;
   const auto none = [](const Update&) { return kernels::NoStep{}; };
   for (const kernels::Squares& chunk :
-       run_on_device(updates.front().device, kernels::Rule::kFinite, true, device_parts(updates, none))) {
+       sums_on_device(updates.front().device, kernels::Rule::kFinite, device_parts(updates, none))) {
     if (chunk.first != 0) updates.front().not_finite->store(true);
   }
 }

@@ -64,7 +64,8 @@ inline constexpr auto kLoopOf<kernels::Rule::kValueSquares> = &kernels::Kernels:
 template <kernels::Rule kRule, class StepOf>
 void apply_rule(const std::vector<Update>& updates, const StepOf& step_of) {
   if (are_on_gpu(updates)) {
-    run_on_device(updates.front().device, kRule, /*adds_squares=*/false, device_parts(updates, step_of));
+    run_on_device(updates.front().device, kRule, device_parts(updates, step_of),
+                  {.control = updates.front().control});
     return note_not_finite(updates);
   }
   for_each_block(updates, [&](const Update& update, const kernels::Block& block) {
@@ -79,7 +80,7 @@ template <kernels::Rule kRule, class StepOf, class Needs>
 std::vector<kernels::Squares> sums_of_rule(const std::vector<Update>& updates, const StepOf& step_of,
                                            const Needs& needs) {
   if (are_on_gpu(updates)) {
-    return add_up(updates, run_on_device(updates.front().device, kRule, true, device_parts(updates, step_of)));
+    return add_up(updates, sums_on_device(updates.front().device, kRule, device_parts(updates, step_of)));
   }
   return sums_of_blocks(updates, [&](const Update& update, const kernels::Block& block) {
     if (!needs(update)) return kernels::Squares();

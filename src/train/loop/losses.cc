@@ -17,8 +17,8 @@ double Losses::add_up(double sum, Optimization::Gradients& gradients, const data
   return sums[0] / static_cast<double>(batch.global_terms);
 }
 
-void Losses::note(const Step& step, const data::Batch& batch, const StepTime& time) {
-  Noted one{.loss = step.loss, .terms = batch.global_terms};
+Losses::Noted Losses::noted(const Step& step, const data::Batch& batch, const StepTime& time) const {
+  Noted one{.step = run_.done, .loss = step.loss, .terms = batch.global_terms};
   if (run_.is_first()) {
     one.metrics = {.step = run_.done,
                    .epoch = batch.epoch,
@@ -35,6 +35,10 @@ void Losses::note(const Step& step, const data::Batch& batch, const StepTime& ti
                    .time = seconds_since_1970()};
     if (lines_.writes_order()) one.order = fmt::format("{}\n", fmt::join(data_.loader().global_indices(batch), " "));
   }
+  return one;
+}
+
+void Losses::note(Noted one) {
   if (model_.ranks_differ()) return late_.push_back(std::move(one));
   record(one);
 }

@@ -36,21 +36,25 @@ class Losses {
     std::optional<double> grad_norm = {};
     bool skipped = false;
   };
+  // A step whose loss may not be known yet.
+  struct Noted {
+    std::int64_t step = 0;  // its number, from 1
+    double loss = 0;
+    std::int64_t terms = 0;
+    StepMetrics metrics = {};  // on rank 0 only; with .grad_norm on every rank
+    std::string order = {};    // on rank 0 only
+  };
   // Call it after the step was counted: run.done is the number of the step.
-  void note(const Step& step, const data::Batch& batch, const StepTime& time);
+  Noted noted(const Step& step, const data::Batch& batch, const StepTime& time) const;
+  // Writes and shows the loss of a step, or keeps it until add_up_late() if each rank steps with its own gradients.
+  void note(Noted one);
+  // Writes and shows the loss of a step, which is that of the global batch.
+  void record(Noted& one);
   // Collective. Adds up the losses that were noted since the last call. Does nothing if losses are added up in each
   // step.
   void add_up_late();
 
  private:
-  struct Noted {
-    double loss = 0;
-    std::int64_t terms = 0;
-    StepMetrics metrics = {};  // on rank 0 only
-    std::string order = {};    // on rank 0 only
-  };
-  void record(Noted& one);
-
   Run& run_;
   const RunData& data_;
   const TrainedModel& model_;

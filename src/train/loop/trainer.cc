@@ -20,7 +20,9 @@
 #include "train/files/run_files.h"
 #include "train/files/step_lines.h"
 #include "train/loop/ending.h"
+#include "train/loop/late_steps.h"
 #include "train/loop/losses.h"
+#include "train/loop/own_loss.h"
 #include "train/loop/validation.h"
 #include "train/model/device.h"
 #include "train/model/memory_fit.h"
@@ -49,7 +51,8 @@ struct Trainer::Impl {
   bool run_epoch(std::int64_t epoch);
   void step(const data::Batch& batch, double waited);
   void make_step(const data::Batch& batch, double waited);
-  double forward_and_backward(const data::Batch& batch, StepTime& time);
+  OwnLoss forward_and_backward(const data::Batch& batch, StepTime& time);
+  void judge(Losses::Step& step, double own, Optimization::Gradients& gradients, const data::Batch& batch);
   void pass_over(const data::Batch& batch, double waited);
   void end_phase(Phase phase);
 
@@ -67,6 +70,7 @@ struct Trainer::Impl {
   Losses losses{run, data, model, lines};
   Validation validation{run, data, model, lines};
   NotFinite not_finite{run, model, checkpoints, lines};
+  LateSteps late{run, model, losses, not_finite};
   MemoryWatch memory;
   ReplicaWatch replicas{run, model, checkpoints};
   TraceWatch trace{run, files, model, outcome, cycle};
@@ -190,6 +194,7 @@ bool Trainer::Impl::train() {
 // Begins again from the checkpoint, as a resumed run does. The ranks and their group remain.
 void Trainer::Impl::go_back() {
   run.config.run.dir = files.directory().string();
+  late.drop();
   checkpoints.release();
   model.release();
   data.release();
@@ -215,6 +220,7 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
     const std::int64_t every = run.config.checkpoint.every_steps;
     const bool due = every > 0 && run.done % every == 0;
     if (due || ended || run.done == run.total || run.done % Losses::kTogether == 0) losses.add_up_late();
+    if (due || ended || run.done == run.total || run.stop) late.finish();
     if (due || run.stop) {
       const bool remembers = model.ranks_differ() || !model.parallel().strategy_state().empty();
       if (!due && run.done < run.total && remembers) {
@@ -261,28 +267,23 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
     end_phase(ended);
     return phase.lap();
   };
-  seed_step(run);
+  seed_step(run, run.done);
   for (Watcher* watcher : watchers) watcher->begin_step(run.done + 1, waited);
   end_phase(Phase::kData);
   model.parallel().number_step(run.done + 1);
   not_finite.begin_step();
-  const double own = forward_and_backward(batch, time);  // sum over the terms of this rank
+  const OwnLoss own = forward_and_backward(batch, time);
   model.note_step();
   time.exposed = run.world.size() > 1 ? model.parallel().last_exposed_communication().count() : 0;
   time.backward -= time.exposed;
   const double met = model.seconds_met();
   Optimization::Gradients gradients = model.optimization().look();
   time.optimizer = lap(Phase::kGradients);
-  Losses::Step given{.loss = own};
-  if (model.ranks_differ()) {
-    not_finite.require_own(own, gradients, batch);
-  } else {
-    given.loss = losses.add_up(own, gradients, batch);
-    given.skipped = !std::isfinite(given.loss) || !gradients.finite;
-    if (given.skipped) {
-      not_finite.meet(given.loss, gradients, batch, batch.terms > 0 ? own / static_cast<double>(batch.terms) : 0);
-    }
-    time.exposed += lap(Phase::kLoss);
+  Losses::Step given;
+  const bool is_late = model.optimization().reads_late();
+  if (!is_late) {
+    judge(given, own.value(), gradients, batch);
+    if (!model.ranks_differ()) time.exposed += lap(Phase::kLoss);
   }
   if (given.skipped) {
     not_finite.skip();
@@ -290,7 +291,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
     gradients = model.optimization().step(run.done, gradients, model.ranks_differ() ? &run.world : nullptr);
     if (!gradients.finite) not_finite.meet_after_step(batch);
     given.grad_norm = gradients.norm;
-    not_finite.note_numbers();
+    if (!is_late) not_finite.note_numbers(run.done + 1);
     model.parallel().after_step();
   }
   time.optimizer += lap(Phase::kOptimizer);
@@ -302,20 +303,37 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   run.done += 1;
   if (times.count() == 0) ending.note_first_step();
   times.add(time, batch.global_count);
-  losses.note(given, batch, time);
+  Losses::Noted noted = losses.noted(given, batch, time);
+  if (is_late)
+    late.add(std::move(noted), own, batch);
+  else
+    losses.note(std::move(noted));
   for (Watcher* watcher : watchers) watcher->end_step(run.done);
 }
 
-// Returns the sum of this rank's losses over its terms.
-double Trainer::Impl::forward_and_backward(const data::Batch& batch, StepTime& time) {
-  double sum = 0;
+// Finds out the loss of the step, and whether it is to be skipped. own: the sum over the terms of this rank.
+void Trainer::Impl::judge(Losses::Step& step, double own, Optimization::Gradients& gradients,
+                          const data::Batch& batch) {
+  if (model.ranks_differ()) {
+    step.loss = own;
+    return not_finite.require_own(own, gradients, batch);
+  }
+  step.loss = losses.add_up(own, gradients, batch);
+  step.skipped = !std::isfinite(step.loss) || !gradients.finite;
+  if (step.skipped) {
+    not_finite.meet(step.loss, gradients, batch, batch.terms > 0 ? own / static_cast<double>(batch.terms) : 0);
+  }
+}
+
+OwnLoss Trainer::Impl::forward_and_backward(const data::Batch& batch, StepTime& time) {
+  OwnLoss sum(run.device);
   for (std::size_t i = 0; i < batch.parts.size(); ++i) {
     const data::MicroBatch& part = batch.parts[i];
     std::optional<parallel::NoSync> only_adds_up;
     if (i + 1 < batch.parts.size()) only_adds_up.emplace(model.parallel().no_sync());
     model.parallel().prepare_forward();
     const at::Tensor mean = loss_of(run, part);
-    if (part.terms > 0) sum += mean.item<double>() * static_cast<double>(part.terms);
+    sum.add(mean, part.terms);
     end_phase(Phase::kForward);
     time.forward += phase.lap();
     backward(model, mean, part);
@@ -327,7 +345,12 @@ double Trainer::Impl::forward_and_backward(const data::Batch& batch, StepTime& t
 
 void Trainer::Impl::pass_over(const data::Batch& batch, double waited) {
   run.done += 1;
-  losses.note({.loss = NAN, .skipped = true}, batch, {.step = cycle.lap(), .data = waited});
+  Losses::Noted noted =
+      losses.noted({.loss = NAN, .skipped = true}, batch, {.step = cycle.lap(), .data = waited});
+  if (model.optimization().reads_late())
+    late.add_left_out(std::move(noted));
+  else
+    losses.note(std::move(noted));
 }
 
 }  // namespace reigen::train

@@ -51,7 +51,9 @@ at::Device device_of(const TrainConfig& config, const Communicator& world) {
 
 data::Samples samples_on(const at::Device& device, const data::Samples& samples) {
   if (device.is_cpu()) return samples;
-  const auto there = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(device) : tensor; };
+  const auto there = [&](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(device, /*non_blocking=*/true) : tensor;
+  };
   data::Samples moved{there(samples.input), there(samples.target), {}, {}};
   // The first of all input tensors is `input`, and need not be copied twice.
   for (std::size_t i = 0; i < samples.inputs.size(); ++i) {

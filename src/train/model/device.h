@@ -19,7 +19,7 @@ TrainConfig with_device_chosen(TrainConfig config);
 // one, and BackendError if LibTorch's part for GPUs cannot be opened.
 at::Device device_of(const TrainConfig& config, const Communicator& world);
 
-// The samples on this device.
+// The samples on this device. Samples in pinned memory are copied while the host goes on. They may be dropped at once.
 data::Samples samples_on(const at::Device& device, const data::Samples& samples);
 
 }  // namespace reigen::train

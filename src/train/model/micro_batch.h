@@ -13,7 +13,7 @@ namespace reigen::train {
 // Sets the seed of LibTorch's generator for step run.done + 1. The model's random numbers (dropout) are then a function
 // of seed, rank and step, so checkpoints need no generator state. Ranks that are threads share one generator, so in
 // this case no seed is set.
-void seed_step(const Run& run);
+void seed_step(const Run& run, std::int64_t done);
 
 // The mean loss over the terms of the micro-batch. Without samples, the forward uses a stand-in sample of weight 0.
 at::Tensor loss_of(Run& run, const data::MicroBatch& part);

@@ -151,12 +151,18 @@ Optimization::Optimization(const Config& config, const std::vector<ParameterRang
   }
   const bool keeps_own = length.world_size == 1 || parameters.front().rows() != nullptr;
   const bool must_know_before = config.train.not_finite == "skip";
-  checks_in_step_ = steps_in_one_pass(config.optim) && keeps_own && clip_norm_ == 0 && !scaler_ && !must_know_before;
+  const bool in_one_pass = steps_in_one_pass(config.optim);
+  const at::Device device = parameters.front().values().device();
+  if (device.is_cuda() && in_one_pass && !scaler_ && !must_know_before) {
+    norm_.emplace(device, optim::DeviceNormOptions{.max_norm = clip_norm_});
+  }
+  checks_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_ && !must_know_before && !norm_;
   if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});
 }
 
-Optimization::Gradients Optimization::look() const {
-  if (scaler_ || checks_in_step_) return {};
+Optimization::Gradients Optimization::look() {
+  if (norm_) norm_->compute(parameters_);
+  if (norm_ || scaler_ || checks_in_step_) return {};
   const optim::GradientNorm norm = optim::gradient_norm(parameters_);
   const bool clips = norm.finite && clip_norm_ > 0;
   return {.norm = norm.norm, .finite = norm.finite, .factor = clips ? optim::clip_factor(norm.norm, clip_norm_) : 1};
@@ -176,12 +182,13 @@ Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& g
   optim::StepOptions how{.gradient_factor = gradients.factor};
   if (clip_value_ > 0) how.gradient_limit = clip_value_;
   how.check_finite = checks_in_step_;
+  how.norm = norm();
   optimizer_->step(how);
   Gradients seen = gradients;
   if (checks_in_step_) seen.finite = optimizer_->was_finite();
   if (!seen.finite) return seen;
   optimizer_->zero_grad();
-  if (average_) average_->update();
+  if (average_) average_->update(norm());
   return seen;
 }
 

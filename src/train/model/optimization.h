@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "reigen/optim/device_norm.h"
 #include "reigen/optim/ema.h"
 #include "reigen/optim/grad_scaler.h"
 #include "reigen/optim/optimizer.h"
@@ -38,13 +39,19 @@ class Optimization {
   // look() computes the norm of the gradients and checks whether they are finite, if the result is needed before the
   // step: to clip, to skip the step, or to find the rank whose gradients are not finite. (If ranks keep only the mean
   // of the gradients, finding this rank means computing the step again, with unchanged weights.) Otherwise look()
-  // returns defaults, and step() checks the gradients while it reads them.
+  // returns defaults, and step() checks the gradients while it reads them. If reads_late(), look() computes the norm on
+  // the GPU, step() uses it there, and the results have defaults.
   struct Gradients {
     std::optional<double> norm = {};  // norm before clipping
     bool finite = true;
     double factor = 1;
   };
-  Gradients look() const;
+  Gradients look();
+  // Whether the host need not know norm and check before the step: on a GPU, unless a step may be skipped, or the
+  // optimizer needs norms on the host.
+  bool reads_late() const { return norm_.has_value(); }
+  // With reads_late(): the values of optim::DeviceNorm after look().
+  const at::Tensor& late_values() const { return norm_->values(); }
 
   // The loss on which backward is to be called: with train.precision fp16 it is multiplied by the loss scale.
   at::Tensor scaled(const at::Tensor& loss) const;
@@ -73,6 +80,8 @@ class Optimization {
   std::optional<optim::ExponentialMovingAverage::Swapped> swap_in_average();
 
  private:
+  const optim::DeviceNorm* norm() const { return norm_ ? &*norm_ : nullptr; }
+
   std::vector<ParameterRange> parameters_;
   double base_lr_ = 0;
   double clip_norm_ = 0;
@@ -82,6 +91,7 @@ class Optimization {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::ExponentialMovingAverage> average_;
   std::optional<optim::GradScaler> scaler_;
+  std::optional<optim::DeviceNorm> norm_;
 };
 
 }  // namespace reigen::train

@@ -21,7 +21,8 @@ void RunData::open(const checkpoint::Checkpoint* found) {
                                .seed = static_cast<std::uint64_t>(config.train.seed),
                                .micro_batch = config.train.micro_batch,
                                .limit = config.data.limit,
-                               .workers = static_cast<int>(config.data.workers)};
+                               .workers = static_cast<int>(config.data.workers),
+                               .pin_memory = run_.device.is_cuda()};
     if (config.train.global_batch)
       choice.global_batch = config.train.global_batch;
     else

@@ -109,14 +109,20 @@ std::string list_ranks(const std::vector<Suspect>& all, const What& what) {
 // Computes the gradients of this rank's own samples. The gradients are averages by now. So if all losses are finite,
 // only a backward of each rank alone can show the bad rank. If ranks are processes, the model draws the same random
 // numbers again. A SyncBatchNorm still mixes the ranks.
-void Blame::compute_alone(const data::Batch& batch) {
+void Blame::compute_alone(const data::Batch& batch, std::int64_t step) {
   const auto alone = model_.parallel().no_sync();
   for (const ParameterRange& range : model_.parallel().parameters()) range.drop_gradients();
-  seed_step(run_);
+  seed_step(run_, step - 1);
   for (const data::MicroBatch& part : batch.parts) backward(model_, loss_of(run_, part), part);
 }
 
-std::string Blame::of_step(double loss, const data::Batch& batch) {
+std::string Blame::of_step(double loss, const data::Batch& batch) { return of(loss, batch, run_.done + 1, true); }
+
+std::string Blame::of_past_step(double loss, const data::Batch& batch, std::int64_t step) {
+  return of(loss, batch, step, false);
+}
+
+std::string Blame::of(double loss, const data::Batch& batch, std::int64_t step, bool has_gradients) {
   std::vector<Suspect> all(static_cast<std::size_t>(run_.world.size()));
   const auto name = [&](std::int64_t index) { return name_of(model_.module(), index); };
   const auto ask = [&](bool failed) {
@@ -136,34 +142,34 @@ std::string Blame::of_step(double loss, const data::Batch& batch) {
   // An average is not finite if the gradient of any rank is not finite, so it does not show which rank is to blame.
   bool is_own = run_.world.size() == 1 || model_.ranks_differ();
   if (!any(has_lost) && !any(has_weight)) {
-    if (!any(has_gradient)) return "every gradient is a number: their squares are too large to add";
-    if (!is_own) {
+    if (has_gradients && !any(has_gradient)) return "every gradient is a number: their squares are too large to add";
+    if (!is_own || !has_gradients) {
       // If each rank holds only its share of the mean, the ranks have seen different parameters. The last of these
       // parameters is taken.
       const std::int64_t averaged = std::max_element(all.begin(), all.end(), [](const Suspect& a, const Suspect& b) {
                                       return a.gradient < b.gradient;
                                     })->gradient;
+      const std::string seen = has_gradients ? "gradient of " + name(averaged) : "the norm of the gradients";
       if (model_.gathers()) {
         try {
           require_room("the whole model, on the rank that computes its step again,", model_.whole_weights(), "",
                        run_.world);
         } catch (const Error& error) {
           if (!error.is_common()) throw;
-          return fmt::format("gradient of {}; no memory for whole weights, with which each rank could look for its own",
-                             name(averaged));
+          return seen + "; no memory for whole weights, with which each rank could look for its own";
         }
         model_.parallel().gather_weights();  // gathers all at once, because a rank may fail in the middle of its step
       }
       bool failed = false;
       try {
-        compute_alone(batch);
+        compute_alone(batch, step);
       } catch (const std::exception&) {
         failed = true;  // Suspect::failed, which the error mentions
       }
       ask(failed);
       is_own = true;
       if (!any(has_gradient)) {
-        return fmt::format("gradient of {}, on no rank by itself when the step is computed again", name(averaged));
+        return seen + ", on no rank by itself when the step is computed again";
       }
     }
   }

@@ -2,6 +2,7 @@
 // Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "reigen/data/loader.h"
@@ -18,13 +19,17 @@ class Blame {
   // on which ranks and in which parameters the values are not finite. If the gradients are averages already, each rank
   // computes its own gradients again. This overwrites the averages, so the optimizer must not step afterwards.
   std::string of_step(double loss, const data::Batch& batch);
+  // Collective. As of_step(), for an earlier step whose gradients are gone, if no step has changed the weights since.
+  // step: its number, from 1.
+  std::string of_past_step(double loss, const data::Batch& batch, std::int64_t step);
   // Collective. As of_step(), for gradients that are not averaged: looks at the gradients of each rank.
   std::string of_own_gradients();
   // As of_step(), but looks at the loss, weights and gradients of this rank alone.
   std::string of_this_rank(double loss);
 
  private:
-  void compute_alone(const data::Batch& batch);
+  std::string of(double loss, const data::Batch& batch, std::int64_t step, bool has_gradients);
+  void compute_alone(const data::Batch& batch, std::int64_t step);
 
   Run& run_;
   TrainedModel& model_;

@@ -20,10 +20,11 @@ constexpr int kRollbacksInARow = 3;
 
 }  // namespace
 
-Report NotFinite::report(const char* what, double value, const data::Batch& batch, const std::string& whose) const {
+Report NotFinite::report(const char* what, double value, std::int64_t step, const data::Batch& batch,
+                         const std::string& whose) const {
   const std::int64_t saved = checkpoints_.saved();
   const std::string text = saved >= 0 ? fmt::format("the checkpoint of step {} is whole: ", saved) : "";
-  return {.what = fmt::format("the {} of step {} is not a finite number", what, run_.done + 1),
+  return {.what = fmt::format("the {} of step {} is not a finite number", what, step),
           .got = fmt::format("{} in epoch {}, samples {} to {}; {}", value, batch.epoch + 1,
                              batch.position - batch.global_count + 1, batch.position, whose),
           .expected = "a finite number",
@@ -34,33 +35,47 @@ Report NotFinite::report(const char* what, double value, const data::Batch& batc
 void NotFinite::meet(double loss, const Optimization::Gradients& gradients, const data::Batch& batch, double own) {
   const bool lost = !std::isfinite(loss);
   const std::string whose = blame_.of_step(own, batch);
-  answer(report(lost ? "loss" : "gradient norm", lost ? loss : gradients.norm.value_or(HUGE_VAL), batch, whose), batch);
+  const std::int64_t step = run_.done + 1;
+  answer(report(lost ? "loss" : "gradient norm", lost ? loss : gradients.norm.value_or(HUGE_VAL), step, batch, whose),
+         step, batch);
 }
 
 // Each rank still has its own gradients. So they need not be computed again, which the changed weights would not allow.
 void NotFinite::meet_after_step(const data::Batch& batch) {
   const std::string whose = blame_.of_own_gradients();
-  answer(report("gradient norm", NAN, batch, whose), batch);
+  const std::int64_t step = run_.done + 1;
+  answer(report("gradient norm", NAN, step, batch, whose), step, batch);
+}
+
+void NotFinite::meet_late(const LateNumbers& numbers, const data::Batch& batch) {
+  const bool lost = !std::isfinite(numbers.loss);
+  const std::string whose = blame_.of_past_step(numbers.own, batch, numbers.step);
+  fail(report(lost ? "loss" : "gradient norm", lost ? numbers.loss : numbers.norm, numbers.step, batch, whose),
+       numbers.step, batch);
 }
 
 void NotFinite::require_own(double loss, const Optimization::Gradients& gradients, const data::Batch& batch) {
   if (std::isfinite(loss) && gradients.finite) return;
   const char* what = std::isfinite(loss) ? "gradient norm" : "loss";
   const double value = std::isfinite(loss) ? gradients.norm.value_or(HUGE_VAL) : loss;
-  throw Error(ExitCode::kNotANumber, report(what, value, batch, blame_.of_this_rank(loss)));
+  throw Error(ExitCode::kNotANumber, report(what, value, run_.done + 1, batch, blame_.of_this_rank(loss)));
 }
 
 // Returns if the step is to be skipped, else throws.
-void NotFinite::answer(Report report, const data::Batch& batch) {
-  lines_.flush_what_can_be();
-  const std::string& policy = run_.config.train.not_finite;
-  if (policy == "rollback") throw GoBack{std::move(report), batch.epoch, batch.position};
-  if (policy == "skip") {
+void NotFinite::answer(Report report, std::int64_t step, const data::Batch& batch) {
+  if (run_.config.train.not_finite == "skip") {
+    lines_.flush_what_can_be();
     if (++skipped_in_a_row_ <= kSkipsInARow) {
       return run_.say(fmt::format("warning: {}: {}; skipped", report.what, report.got));
     }
     report.got += fmt::format("; the {} steps before it were skipped", kSkipsInARow);
   }
+  fail(std::move(report), step, batch);
+}
+
+void NotFinite::fail(Report report, std::int64_t step, const data::Batch& batch) {
+  lines_.flush_what_can_be();
+  if (run_.config.train.not_finite == "rollback") throw GoBack{std::move(report), step, batch.epoch, batch.position};
   throw common(Error(ExitCode::kNotANumber, std::move(report)));
 }
 
@@ -89,9 +104,9 @@ void NotFinite::skip() {
 }
 
 // If a step after the last failed one is finite, the failure is over.
-void NotFinite::note_numbers() {
+void NotFinite::note_numbers(std::int64_t step) {
   skipped_in_a_row_ = 0;
-  if (run_.done + 1 > failed_at_) rollbacks_in_a_row_ = 0;
+  if (step > failed_at_) rollbacks_in_a_row_ = 0;
 }
 
 void NotFinite::go_back(const GoBack& step) {
@@ -104,7 +119,7 @@ void NotFinite::go_back(const GoBack& step) {
     report.got += "; there is no checkpoint yet to go back to";
     throw common(Error(ExitCode::kNotANumber, std::move(report)));
   }
-  failed_at_ = run_.done + 1;
+  failed_at_ = step.step;
   if (++rollbacks_in_a_row_ > kRollbacksInARow) {
     report.got += fmt::format("; {} rollbacks before it did not help", kRollbacksInARow);
     throw common(Error(ExitCode::kNotANumber, std::move(report)));

@@ -32,8 +32,16 @@ class NotFinite {
   // Every rank throws this to make the run go back to a checkpoint.
   struct GoBack {
     Report report;
+    std::int64_t step;  // its number, from 1
     std::int64_t epoch;
     std::int64_t position;
+  };
+  // The numbers of a step that the host learned later.
+  struct LateNumbers {
+    std::int64_t step = 0;  // its number, from 1
+    double loss = 0;        // of the global batch, over all ranks
+    double own = 0;         // the mean loss of this rank
+    double norm = 0;        // of the gradients
   };
 
   // Call it before each step.
@@ -44,12 +52,14 @@ class NotFinite {
   // Collective. As meet(), but called after the optimizer has changed the weights. Then only each rank's own gradients
   // can show which rank is to blame.
   void meet_after_step(const data::Batch& batch);
+  // Collective. As meet(), for an earlier step. No step has changed the weights since. Throws.
+  [[noreturn]] void meet_late(const LateNumbers& numbers, const data::Batch& batch);
   // For ranks that step with their own gradients. Throws if the loss or the gradients of this rank are not finite.
   void require_own(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);
   // Replaces the optimizer's step: drops the gradients and resets the buffers to their values before the forward.
   void skip();
-  // Call it if the values of the step are finite.
-  void note_numbers();
+  // Call it if the values of the step with this number are finite.
+  void note_numbers(std::int64_t step);
 
   // Collective. Sets run.resume to the newest checkpoint, and leaves the batch out from now on. Throws if there is no
   // checkpoint, or if going back has failed several times in a row.
@@ -62,8 +72,10 @@ class NotFinite {
     std::int64_t position;
     bool operator==(const LeftOut&) const = default;
   };
-  void answer(Report report, const data::Batch& batch);
-  Report report(const char* what, double value, const data::Batch& batch, const std::string& whose) const;
+  void answer(Report report, std::int64_t step, const data::Batch& batch);
+  [[noreturn]] void fail(Report report, std::int64_t step, const data::Batch& batch);
+  Report report(const char* what, double value, std::int64_t step, const data::Batch& batch,
+                const std::string& whose) const;
 
   Run& run_;
   TrainedModel& model_;

@@ -90,12 +90,14 @@ cudaError_t make_block(void** data, std::size_t bytes, int device) {
   std::memset(block.inside, 0xa5, size);
   machine().blocks[begin] = std::move(block);
   living().blocks += 1;
+  counts().allocations += 1;
   *data = begin;
   return cudaSuccess;
 }
 
 cudaError_t free_block(void* data) {
   if (data == nullptr) return cudaSuccess;
+  counts().allocations += 1;
   int device = kPinned;
   {
     std::lock_guard lock(machine().mutex);
@@ -131,6 +133,11 @@ void die(const std::string& what) {
 
 Living& living() {
   static auto* const all = new Living;
+  return *all;
+}
+
+Counts& counts() {
+  static auto* const all = new Counts;
   return *all;
 }
 
@@ -351,6 +358,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  stand_in::counts().waits += 1;
   queue_of(stream).wait_until_idle();
   return cudaSuccess;
 }

@@ -22,6 +22,7 @@ namespace {
 namespace stand_in = reigen::testing::stand_in;
 
 int reduce(const ReduceCall* call, void* stream) {
+  stand_in::counts().kernels += 1;
   if (call->input_count > kReduceRanks || call->output_count > kReduceRanks) return cudaErrorInvalidValue;
   const auto type = static_cast<comm::DataType>(call->type);
   const auto op = static_cast<comm::ReduceOp>(call->op);
@@ -89,9 +90,13 @@ void run_items(const OptimizeCall& call, int device) {
   const Sizes sizes = sizes_of(layout);
   const auto* items = reinterpret_cast<const Item<Step>*>(stand_in::reach(call.items));
   auto* squares = call.squares == nullptr ? nullptr : reinterpret_cast<double*>(stand_in::reach(call.squares));
+  const auto* control =
+      call.control == nullptr ? nullptr : reinterpret_cast<const StepControl*>(stand_in::reach(call.control));
+  if (control != nullptr && control->stopped != 0) return;
   std::int64_t chunk = 0;
   for (int i = 0; i < call.count; ++i) {
     Block all = items[i].block;
+    if (control != nullptr) all.gradient_factor *= control->factor;
     if (items[i].first_chunk != chunk) stand_in::die("an item of an optimizer's call begins at another chunk");
     require(all.values, all.count * sizes.value, device, "values of an optimizer");
     require(all.gradients, all.count * sizes.value, device, "gradients of an optimizer");
@@ -119,6 +124,7 @@ void run_items(const OptimizeCall& call, int device) {
 
 int optimize(const OptimizeCall* call, void* stream) {
   if (call->chunks == 0) return cudaSuccess;
+  stand_in::counts().kernels += 1;
   stand_in::Queue& queue = stand_in::queue_of(static_cast<cudaStream_t>(stream));
   queue.push([copy = *call, device = queue.device()] {
     const auto with = [&]<typename Step>(Step) {
@@ -126,6 +132,7 @@ int optimize(const OptimizeCall* call, void* stream) {
       run_items<Step>(copy, device);
     };
     require(copy.squares, copy.chunks * static_cast<std::int64_t>(sizeof(Squares)), device, "squares of an optimizer");
+    require(copy.control, sizeof(StepControl), device, "the control of a step");
     switch (static_cast<Rule>(copy.rule)) {
       case Rule::kSgd: return with(SgdStep{});
       case Rule::kAdam: return with(AdamStep{});
@@ -145,10 +152,28 @@ int optimize(const OptimizeCall* call, void* stream) {
   return cudaSuccess;
 }
 
+// Adds chunk after chunk, as the host does. A GPU adds in another order.
+int finish_norm(const FinishNormCall* call, void* stream) {
+  stand_in::counts().kernels += 1;
+  stand_in::Queue& queue = stand_in::queue_of(static_cast<cudaStream_t>(stream));
+  queue.push([copy = *call, device = queue.device()] {
+    require(copy.squares, copy.count * static_cast<std::int64_t>(sizeof(Squares)), device, "squares of a norm");
+    require(copy.control, sizeof(StepControl), device, "the control of a step");
+    const auto* chunks = reinterpret_cast<const Squares*>(stand_in::reach(copy.squares));
+    auto* control = reinterpret_cast<StepControl*>(stand_in::reach(copy.control));
+    control->sum_of_squares = 0;
+    for (std::int64_t i = 0; i < copy.count; ++i) control->sum_of_squares += chunks[i].first;
+    const double factor = copy.max_norm > 0 ? copy.max_norm / (std::sqrt(control->sum_of_squares) + 1e-6) : 1;
+    control->factor = factor > 1 ? 1 : factor;
+    if (!std::isfinite(control->sum_of_squares)) control->stopped = 1;
+  });
+  return cudaSuccess;
+}
+
 }  // namespace
 
 const device::Kernels& kernels() {
-  static const device::Kernels kTable{.reduce = &reduce, .optimize = &optimize};
+  static const device::Kernels kTable{.reduce = &reduce, .optimize = &optimize, .finish_norm = &finish_norm};
   return kTable;
 }
 

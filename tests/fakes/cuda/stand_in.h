@@ -12,7 +12,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -33,6 +35,15 @@ void hide_memory();
 // stream on which the program computes (those that LibTorch makes) takes 50 times as long. Code that does not
 // wait then uses numbers that are not there yet, in nearly every run and not only by chance.
 void delay_streams(std::chrono::microseconds time);
+
+// How often the program has made calls that a steady step should not make, and has started kernels of Reigen, on all
+// devices. What the stand-in does for itself does not count.
+struct Counts {
+  std::atomic<std::int64_t> waits{0};        // the host waited for a stream, or could have: a copy of pageable memory
+  std::atomic<std::int64_t> allocations{0};  // memory of a device or pinned memory was allocated or freed
+  std::atomic<std::int64_t> kernels{0};      // of the plug-in
+};
+Counts& counts();
 
 // The objects that are not freed, as text: "communicators 0, streams 0, events 0, blocks 0".
 std::string what_lives();

@@ -26,7 +26,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "fakes/cuda/device.h"
 #include "fakes/cuda/stand_in.h"
@@ -98,23 +101,93 @@ void Allocator::drop(void* context) {
   if (block) allocator.take_back(*block);
 }
 
-// Pinned memory of the host.
-struct PinnedAllocator final : at::HostAllocator {
+// Pinned memory of the host. Like LibTorch's allocator, it never waits for the device, and hands a freed block out again
+// when the copies that use it are done.
+class PinnedAllocator final : public at::HostAllocator {
+ public:
   at::DataPtr allocate(std::size_t bytes) override {
+    const at::Device on(at::kCPU);
+    if (bytes == 0) return {nullptr, nullptr, &drop, on};
+    const std::size_t size = (bytes + kRounding - 1) / kRounding * kRounding;
+    const std::lock_guard lock(mutex_);
+    for (auto& [data, block] : blocks_) {
+      if (!block.is_free || block.bytes != size || !are_done(block)) continue;
+      block.is_free = false;
+      return {data, data, &drop, on};
+    }
     void* data = nullptr;
-    if (bytes > 0) cudaMallocHost(&data, bytes);
-    return {data, data, &drop, at::Device(at::kCPU)};
+    cudaMallocHost(&data, size);
+    blocks_[data] = {.bytes = size, .is_free = false, .uses = {}};
+    return {data, data, &drop, on};
   }
   at::DeleterFnPtr raw_deleter() const override { return &drop; }
   void copy_data(void*, const void*, std::size_t) const override { stand_in::die("an allocator copies"); }
-  bool record_event(void*, void*, c10::Stream) override { return true; }
+  bool record_event(void*, void* block, c10::Stream) override {
+    note_use(block);
+    return true;
+  }
   void empty_cache() override {}
   at::HostStats get_stats() override { return {}; }
   void reset_accumulated_stats() override {}
   void reset_peak_stats() override {}
-  static void drop(void* data) { cudaFreeHost(data); }
+
+  // Work that is on the current stream of the current device uses the block that contains `data`.
+  void note_use(const void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto after = blocks_.upper_bound(const_cast<void*>(data));
+    if (after == blocks_.begin()) return;
+    cudaEvent_t event = nullptr;
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    cudaEventRecord(event, handle_of(current_streams[static_cast<std::size_t>(stand_in::device_now())]));
+    std::prev(after)->second.uses.push_back(event);
+  }
+
+ private:
+  static constexpr std::size_t kRounding = 512;
+  struct Block {
+    std::size_t bytes = 0;
+    bool is_free = true;
+    std::vector<cudaEvent_t> uses = {};
+  };
+  static void drop(void* data);
+  static bool are_done(Block& block) {
+    for (const cudaEvent_t event : block.uses) {
+      if (cudaEventQuery(event) != cudaSuccess) return false;
+    }
+    for (const cudaEvent_t event : block.uses) cudaEventDestroy(event);
+    block.uses.clear();
+    return true;
+  }
+  void take_back(void* data) {
+    const std::lock_guard lock(mutex_);
+    blocks_[data].is_free = true;
+  }
+
+  std::mutex mutex_;
+  std::map<void*, Block> blocks_;
 };
-PinnedAllocator pinned_allocator;
+PinnedAllocator& pinned_allocator = *new PinnedAllocator;  // never destroyed, as above
+void PinnedAllocator::drop(void* data) {
+  if (data != nullptr) pinned_allocator.take_back(data);
+}
+
+bool is_pinned(const void* data) {
+  cudaPointerAttributes attributes;
+  cudaPointerGetAttributes(&attributes, data);
+  return attributes.type == cudaMemoryTypeHost;
+}
+
+// While it lives, copies of this thread are part of the stand-in's own work.
+thread_local int own_copies = 0;
+struct OwnCopies {
+  OwnCopies() { ++own_copies; }
+  ~OwnCopies() { --own_copies; }
+  OwnCopies(const OwnCopies&) = delete;
+  OwnCopies& operator=(const OwnCopies&) = delete;
+};
+void count_wait() {
+  if (own_copies == 0) stand_in::counts().waits += 1;
+}
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   at::DeviceType type() const override { return at::kCUDA; }
@@ -163,7 +236,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     const c10::DeviceGuard on(of.device());
     return cudaStreamQuery(handle_of(of.id())) == cudaSuccess;
   }
-  void synchronizeDevice(c10::DeviceIndex device) const override { stand_in::wait_until_idle(device); }
+  void synchronizeDevice(c10::DeviceIndex device) const override {
+    count_wait();
+    stand_in::wait_until_idle(device);
+  }
   void synchronizeStream(const c10::Stream& of) const override {
     const c10::DeviceGuard on(of.device());
     cudaStreamSynchronize(handle_of(of.id()));
@@ -183,7 +259,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 at::Tensor on_cpu(const at::Tensor& tensor) {
   if (!tensor.device().is_cuda()) return tensor;
   const c10::DeviceGuard on(tensor.device());
-  cudaStreamSynchronize(handle_of(current_streams[static_cast<std::size_t>(tensor.device().index())]));
+  stand_in::queue_of(handle_of(current_streams[static_cast<std::size_t>(tensor.device().index())])).wait_until_idle();
   const at::TensorOptions options = at::TensorOptions().dtype(tensor.scalar_type());
   if (tensor.numel() == 0) return at::empty(tensor.sizes(), options);
   return at::from_blob(stand_in::reach(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(), options);
@@ -218,8 +294,30 @@ void write_later(const at::Tensor& to, const at::Tensor& from) {
     at::from_blob(stand_in::reach(data), sizes, strides, options).copy_(values);
   });
 }
-at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool) {
+// A copy between pinned memory and a device, which the stream makes when it comes to it.
+void copy_later(const at::Tensor& to, const at::Tensor& from) {
+  const at::Device device = to.device().is_cuda() ? to.device() : from.device();
+  const c10::DeviceGuard on(device);
+  stand_in::enqueue(handle_of(current_streams[static_cast<std::size_t>(device.index())]),
+                    [into = to.mutable_data_ptr(), out_of = from.const_data_ptr(), bytes = from.nbytes()] {
+                      std::memcpy(stand_in::reach(into), stand_in::reach(out_of), bytes);
+                    });
+  pinned_allocator.note_use((to.device().is_cuda() ? from : to).const_data_ptr());
+}
+at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (to.numel() == 0) return to;
+  if (to.device().is_cuda() && from.device().is_cuda()) {
+    write_later(to, from);
+    return to;
+  }
+  const void* const here = (to.device().is_cuda() ? from : to).const_data_ptr();
+  const bool is_plain = to.is_contiguous() && from.is_contiguous() && to.scalar_type() == from.scalar_type() &&
+                        to.sizes() == from.sizes();
+  if (non_blocking && is_plain && is_pinned(here)) {
+    copy_later(to, from);
+    return to;
+  }
+  count_wait();
   if (to.device().is_cuda())
     write_later(to, from);
   else
@@ -262,6 +360,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tenso
                                                                  const std::optional<at::Tensor>& mean,
                                                                  const std::optional<at::Tensor>& variance,
                                                                  bool training, double momentum, double eps) {
+  const OwnCopies own;
   const auto here = [](const std::optional<at::Tensor>& tensor) {
     return tensor && tensor->defined() ? std::optional(on_cpu(*tensor)) : std::nullopt;
   };
@@ -269,8 +368,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tenso
       on_cpu(input), here(weight), here(bias), here(mean), here(variance), training, momentum, eps);
   return {output.to(input.device()), saved_mean.to(input.device()), saved_variance.to(input.device())};
 }
-at::Scalar local_scalar_dense(const at::Tensor& tensor) { return on_cpu(tensor).item(); }
-void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) { at::native::cpu_fallback(op, stack); }
+at::Scalar local_scalar_dense(const at::Tensor& tensor) {
+  count_wait();
+  return on_cpu(tensor).item();
+}
+void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  // On a GPU these operators wait for the numbers on which their result's shape, or an answer to the host, depends.
+  static const std::set<std::string> kWaiting = {"aten::nonzero", "aten::masked_select", "aten::equal", "aten::_unique2",
+                                                 "aten::unique_consecutive", "aten::unique_dim"};
+  if (kWaiting.contains(op.schema().name())) count_wait();
+  const OwnCopies own;
+  at::native::cpu_fallback(op, stack);
+}
 
 [[maybe_unused]] const bool kAllocates = [] {
   c10::SetAllocator(at::kCUDA, &allocator);
@@ -309,6 +418,7 @@ struct CUDAHooks final : at::CUDAHooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   at::Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator; }
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
   // Random numbers are drawn by the CPU's generator.
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     static const at::Generator kNotUsed = at::detail::createCPUGenerator();

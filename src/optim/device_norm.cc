@@ -1,0 +1,76 @@
+#include "reigen/optim/device_norm.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "device/cuda.h"
+#include "device/kernels.h"
+#include "optim/option_checks.h"
+#include "optim/passes/control.h"
+#include "optim/passes/gradients.h"
+#include "reigen/base/error.h"
+#include "tensor/calls.h"
+
+namespace reigen::optim {
+
+DeviceNorm::DeviceNorm(const at::Device& gpu, const DeviceNormOptions& options) : options_(options) {
+  if (!gpu.is_cuda()) {
+    throw InvalidArgument(Report{.what = "[device_norm] the device is no GPU",
+                                 .got = gpu.str(),
+                                 .expected = "a GPU",
+                                 .fix = "on the CPU take gradient_norm() (reigen/optim/clip.h)"});
+  }
+  check_at_least_zero("device_norm", "max_norm", options.max_norm);
+  values_ = at::zeros({kControlNumbers}, at::TensorOptions().dtype(at::kDouble).device(gpu));
+}
+
+void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
+  const at::Device gpu = values_.device();
+  const c10::DeviceGuard guard(gpu);
+  if (device_of(ranges) != gpu) {
+    throw InvalidArgument(Report{.what = "[device_norm] the parameters are on another device",
+                                 .got = device_of(ranges).str(),
+                                 .expected = gpu.str(),
+                                 .fix = "make the norm with the device of the parameters"});
+  }
+  const Gradients gradients = gradients_of(ranges);
+  const at::Tensor squares = add_squares(gpu, gradients);
+  const std::int64_t chunks = squares.numel() / 2;
+  if (is_divided(ranges) && chunks > 0) {
+    // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
+    ranges.front().sharing().exchange([&](const Communicator& ranks) {
+      auto* const sums = squares.mutable_data_ptr();
+      const Work added = ranks.start_all_reduce(sums, sums, static_cast<std::size_t>(squares.numel()),
+                                                DataType::kFloat64, ReduceOp::kSum,
+                                                {.tag = "squares of gradients", .after = tensor::stream_of(squares)});
+      tensor::wait_for(added, squares);
+    });
+  }
+  // Without gradients the norm is that of one chunk, which is 0.
+  const at::Tensor summed = chunks > 0 ? squares : at::zeros({2}, values_.options());
+  const device::FinishNormCall call{.squares = summed.const_data_ptr<double>(),
+                                    .count = std::max<std::int64_t>(chunks, 1),
+                                    .max_norm = options_.max_norm,
+                                    .control = values_.mutable_data_ptr()};
+  device::check(device::kernels().finish_norm(&call, device::handle_of(tensor::stream_of(values_))),
+                "the kernel that ends a norm");
+}
+
+void DeviceNorm::reset() { values_.zero_(); }
+
+const kernels::StepControl* control_of(const DeviceNorm* norm, const at::Device& device, const char* who) {
+  if (norm == nullptr) return nullptr;
+  if (norm->values().device() != device) {
+    throw InvalidArgument(Report{.what = fmt::format("[{}] the norm is on another device than the parameters", who),
+                                 .got = norm->values().device().str(),
+                                 .expected = device.str(),
+                                 .fix = "make the norm with the device of the parameters"});
+  }
+  return static_cast<const kernels::StepControl*>(norm->values().const_data_ptr());
+}
+
+}  // namespace reigen::optim

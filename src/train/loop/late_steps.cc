@@ -1,0 +1,75 @@
+#include "train/loop/late_steps.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <utility>
+
+namespace reigen::train {
+
+namespace {
+
+constexpr std::size_t kSums = 3;  // loss, ranks that request a stop, ranks whose gradients are not finite
+
+}  // namespace
+
+void LateSteps::add(Losses::Noted noted, const OwnLoss& own, const data::Batch& batch) {
+  steps_.push_back({.noted = std::move(noted),
+                    .batch = batch,
+                    .numbers = tensor::LateValues(at::cat({own.on_device(), model_.optimization().late_values()}))});
+  finish(1, 2);
+}
+
+void LateSteps::add_left_out(Losses::Noted noted) {
+  steps_.push_back({.noted = std::move(noted)});
+  finish(1, 2);
+}
+
+void LateSteps::finish() { finish(0, 0); }
+
+// The newest steps remain: `unread` of them unread, and `unended` of them without their sums.
+void LateSteps::finish(std::size_t unread, std::size_t unended) {
+  while (steps_.size() - read_ > unread) read(steps_[read_++]);
+  while (steps_.size() > unended) {
+    Step step = std::move(steps_.front());
+    steps_.pop_front();
+    --read_;
+    end(step);
+  }
+}
+
+void LateSteps::read(Step& step) {
+  if (!step.batch) return;
+  const auto numbers = step.numbers->wait();  // loss, sum of squares, factor, stopped
+  const double loss = numbers[0];
+  const bool stopped = numbers[3] != 0;
+  step.own = step.batch->terms > 0 ? loss / static_cast<double>(step.batch->terms) : 0;
+  step.noted.metrics.grad_norm = std::sqrt(numbers[1]);
+  step.numbers.reset();
+  step.sums = run_.world.allocate(kSums * sizeof(double));
+  auto* const sums = static_cast<double*>(step.sums.get());
+  sums[0] = loss;
+  sums[1] = run_.wants_stop() ? 1 : 0;
+  sums[2] = stopped ? 1 : 0;
+  step.added =
+      run_.world.start_all_reduce(sums, sums, kSums, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"});
+}
+
+void LateSteps::end(Step& step) {
+  if (!step.batch) return losses_.record(step.noted);
+  step.added.wait();
+  const auto* const sums = static_cast<const double*>(step.sums.get());
+  if (sums[1] > 0) run_.stop = true;
+  step.noted.loss = sums[0] / static_cast<double>(step.noted.terms);
+  if (!std::isfinite(step.noted.loss) || sums[2] > 0) {
+    not_finite_.meet_late({.step = step.noted.step,
+                           .loss = step.noted.loss,
+                           .own = step.own,
+                           .norm = step.noted.metrics.grad_norm.value_or(HUGE_VAL)},
+                          *step.batch);
+  }
+  not_finite_.note_numbers(step.noted.step);
+  losses_.record(step.noted);
+}
+
+}  // namespace reigen::train
