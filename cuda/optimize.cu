@@ -135,9 +135,8 @@ void launch(const OptimizeCall& call, cudaStream_t stream, cudaError_t& result) 
   with_types(static_cast<Layout>(call.layout), Launch<kRule>{call, stream, result});
 }
 
-__global__ void __launch_bounds__(kThreads)
-    finish_norm(const Squares* const chunks, const std::int64_t count, const double max_norm,
-                StepControl* const control) {
+__global__ void __launch_bounds__(kThreads) finish_norm(const Squares* const chunks, const std::int64_t count,
+                                                        const double max_norm, StepControl* const control) {
   double own = 0;
   REIGEN_EACH(i, count) own += chunks[i].first;
   const double sum = sum_of_block(own);
@@ -202,8 +201,8 @@ int enqueue(const device::FinishNormCall& call, cudaStream_t stream) {
   double max_norm = call.max_norm;
   auto* control = static_cast<StepControl*>(call.control);
   void* parameters[] = {&chunks, &count, &max_norm, &control};
-  return forgotten(cudaLaunchKernel(reinterpret_cast<const void*>(&finish_norm), dim3(1), dim3(kThreads), parameters, 0,
-                                    stream));
+  return forgotten(
+      cudaLaunchKernel(reinterpret_cast<const void*>(&finish_norm), dim3(1), dim3(kThreads), parameters, 0, stream));
 }
 
 }  // namespace reigen::optim::kernels

@@ -44,9 +44,9 @@ void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
     // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
     ranges.front().sharing().exchange([&](const Communicator& ranks) {
       auto* const sums = squares.mutable_data_ptr();
-      const Work added = ranks.start_all_reduce(sums, sums, static_cast<std::size_t>(squares.numel()),
-                                                DataType::kFloat64, ReduceOp::kSum,
-                                                {.tag = "squares of gradients", .after = tensor::stream_of(squares)});
+      const Work added =
+          ranks.start_all_reduce(sums, sums, static_cast<std::size_t>(squares.numel()), DataType::kFloat64,
+                                 ReduceOp::kSum, {.tag = "squares of gradients", .after = tensor::stream_of(squares)});
       tensor::wait_for(added, squares);
     });
   }

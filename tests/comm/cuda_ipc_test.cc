@@ -17,14 +17,23 @@ namespace reigen::testing {
 
 namespace {
 
-ContractParameter threads(int ranks) {
-  return {.backend = "cuda_ipc", .kind = RankKind::kThreads, .ranks = ranks, .device = Device::cuda(0)};
+using Prepare = void (*)(int rank);
+void late(int) { stand_in::delay_streams(std::chrono::microseconds(50)); }
+void at_random(int) { stand_in::delay_streams(std::chrono::microseconds(50), 1); }
+
+ContractParameter threads(int ranks, Prepare streams) {
+  return {
+      .backend = "cuda_ipc", .kind = RankKind::kThreads, .ranks = ranks, .prepare = streams, .device = Device::cuda(0)};
 }
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(CudaIpc, CommunicatorContract,
-                         ::testing::Values(threads(1), threads(2), threads(3), threads(4), threads(7)), name_of);
+INSTANTIATE_TEST_SUITE_P(CudaIpcLateStreams, CommunicatorContract,
+                         ::testing::Values(threads(1, late), threads(2, late), threads(3, late), threads(4, late),
+                                           threads(7, late)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(CudaIpcRandomStreams, CommunicatorContract,
+                         ::testing::Values(threads(2, at_random), threads(4, at_random)), name_of);
 
 namespace {
 

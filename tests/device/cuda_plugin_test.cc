@@ -130,7 +130,8 @@ TEST(CudaPlugin, IsOfThisVersion) {
 TEST(CudaPlugin, ExportsItsCallsAndNothingElse) {
   const auto words =
       output_of(std::string(REIGEN_TEST_NM) + " -D --defined-only --format=just-symbols '" + REIGEN_TEST_PLUGIN + "'");
-  EXPECT_THAT(words, ElementsAre("reigen_cuda_finish_norm", "reigen_cuda_optimize", "reigen_cuda_reduce", "reigen_cuda_version"));
+  EXPECT_THAT(words, ElementsAre("reigen_cuda_finish_norm", "reigen_cuda_optimize", "reigen_cuda_reduce",
+                                 "reigen_cuda_version"));
 }
 
 TEST_F(CudaReduce, ReturnsTheErrorOfAMachineWithoutDevices) {

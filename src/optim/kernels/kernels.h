@@ -150,8 +150,8 @@ enum class Rule {
   kAverage,          // the average is states[0]
 };
 
-// What the norm of the gradients decides about a step, in the memory of a GPU. The kernels of the step read it there, so
-// the host does not wait for the norm.
+// What the norm of the gradients decides about a step, in the memory of a GPU. The kernels of the step read it there,
+// so the host does not wait for the norm.
 struct StepControl {
   double sum_of_squares = 0;  // of all gradients
   double factor = 1;          // the gradients of the step are multiplied by it

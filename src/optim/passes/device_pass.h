@@ -27,7 +27,7 @@ struct DevicePart {
 };
 
 struct DevicePass {
-  at::Tensor squares = {};                         // fp64: two numbers for each chunk, for rules that add squares
+  at::Tensor squares = {};                        // fp64: two numbers for each chunk, for rules that add squares
   const kernels::StepControl* control = nullptr;  // memory of the GPU, or null
 };
 

@@ -60,10 +60,9 @@ std::vector<DevicePart<kernels::NoStep>> device_parts(const Gradients& gradients
     if (last != nullptr && last->part == piece.part) {
       parts.back().block.count += piece.count;
     } else {
-      parts.push_back(
-          {.layout = gradients.layouts[piece.part],
-           .block = {.values = gradients.at(piece), .gradients = gradients.at(piece), .count = piece.count},
-           .first_sum = static_cast<std::int64_t>(i)});
+      parts.push_back({.layout = gradients.layouts[piece.part],
+                       .block = {.values = gradients.at(piece), .gradients = gradients.at(piece), .count = piece.count},
+                       .first_sum = static_cast<std::int64_t>(i)});
     }
     last = &piece;
   }

@@ -64,8 +64,7 @@ inline constexpr auto kLoopOf<kernels::Rule::kValueSquares> = &kernels::Kernels:
 template <kernels::Rule kRule, class StepOf>
 void apply_rule(const std::vector<Update>& updates, const StepOf& step_of) {
   if (are_on_gpu(updates)) {
-    run_on_device(updates.front().device, kRule, device_parts(updates, step_of),
-                  {.control = updates.front().control});
+    run_on_device(updates.front().device, kRule, device_parts(updates, step_of), {.control = updates.front().control});
     return note_not_finite(updates);
   }
   for_each_block(updates, [&](const Update& update, const kernels::Block& block) {

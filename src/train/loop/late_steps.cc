@@ -51,8 +51,7 @@ void LateSteps::read(Step& step) {
   sums[0] = loss;
   sums[1] = run_.wants_stop() ? 1 : 0;
   sums[2] = stopped ? 1 : 0;
-  step.added =
-      run_.world.start_all_reduce(sums, sums, kSums, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"});
+  step.added = run_.world.start_all_reduce(sums, sums, kSums, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"});
 }
 
 void LateSteps::end(Step& step) {

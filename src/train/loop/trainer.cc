@@ -345,8 +345,7 @@ OwnLoss Trainer::Impl::forward_and_backward(const data::Batch& batch, StepTime& 
 
 void Trainer::Impl::pass_over(const data::Batch& batch, double waited) {
   run.done += 1;
-  Losses::Noted noted =
-      losses.noted({.loss = NAN, .skipped = true}, batch, {.step = cycle.lap(), .data = waited});
+  Losses::Noted noted = losses.noted({.loss = NAN, .skipped = true}, batch, {.step = cycle.lap(), .data = waited});
   if (model.optimization().reads_late())
     late.add_left_out(std::move(noted));
   else

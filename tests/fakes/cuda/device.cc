@@ -1,5 +1,6 @@
 #include "fakes/cuda/device.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/philox.h"
 #include "fakes/cuda/stand_in.h"
-#include "reigen/base/unique_fd.h"
 
 namespace reigen::testing::stand_in {
 
@@ -25,6 +26,7 @@ namespace {
 constexpr int kPinned = -1;
 thread_local int current_device = 0;
 std::atomic<std::int64_t> stream_delay{0};  // microseconds
+std::atomic<std::uint64_t> delay_seed{0};   // 0: all delays are the same
 constexpr std::int64_t kComputeDelays = 50;
 
 struct Block {
@@ -32,12 +34,14 @@ struct Block {
   int device;                    // a device's number, or kPinned
   std::byte* inside;             // the address for kernels: the block's own begin, unless the block is hidden
   std::shared_ptr<void> memory;  // owns both mappings
+  int file = -1;                 // a descriptor of the memory, by which other processes map it; -1: there is none
 };
 
 // The machine is never destroyed, because threads of streams may outlive main().
 struct Machine {
   std::mutex mutex;
   bool hides_memory = false;
+  bool shares_memory = false;
   std::map<const std::byte*, Block> blocks;
   std::array<std::shared_ptr<Queue>, kDevices> defaults;
   std::map<CUstream_st*, std::shared_ptr<Queue>> streams;
@@ -59,50 +63,71 @@ std::pair<const Block*, std::size_t> block_at(const void* data) {
   return {&block, static_cast<std::size_t>(begin + block.bytes - at)};
 }
 
-// Maps the same memory twice: at `begin`, where any access fails, and at another address for kernels.
-Block make_hidden(std::byte*& begin, std::size_t size) {
-  const reigen::UniqueFd file(::memfd_create("stand-in", MFD_CLOEXEC));
-  if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(size)) != 0) die("no memory");
-  void* const outside = ::mmap(nullptr, size, PROT_NONE, MAP_SHARED, file.get(), 0);
-  void* const inside = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (outside == MAP_FAILED || inside == MAP_FAILED) die("no memory");
-  begin = static_cast<std::byte*>(outside);
-  return {0, 0, static_cast<std::byte*>(inside), {inside, [outside, size](void* pointer) {
-                                                    ::munmap(pointer, size);
-                                                    ::munmap(outside, size);
-                                                  }}};
+// Maps memory of a file, at `begin` for the program and for kernels. If device memory is hidden, these are two
+// addresses, and any access at `begin` fails. The block owns `file`.
+Block map(std::byte*& begin, std::size_t bytes, int file, int device) {
+  const std::size_t size = (bytes + 255) / 256 * 256;
+  const auto map_with = [&](int access) {
+    void* const at = ::mmap(nullptr, size, access, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) die("no memory");
+    return static_cast<std::byte*>(at);
+  };
+  std::byte* const inside = map_with(PROT_READ | PROT_WRITE);
+  begin = machine().hides_memory ? map_with(PROT_NONE) : inside;
+  const auto unmap = [outside = begin, size, file](std::byte* pointer) {
+    ::munmap(pointer, size);
+    if (outside != pointer) ::munmap(outside, size);
+    ::close(file);
+  };
+  return {bytes, device, inside, {inside, unmap}, file};
 }
 
-Block make_open(std::byte*& begin, std::size_t size) {
-  begin = static_cast<std::byte*>(std::aligned_alloc(256, size));
+Block make_private(std::byte*& begin, std::size_t bytes, int device) {
+  begin = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   if (begin == nullptr) die("no memory");
-  return {0, 0, begin, {begin, [](void* pointer) { std::free(pointer); }}};
+  return {bytes, device, begin, {begin, [](std::byte* pointer) { std::free(pointer); }}};
+}
+
+// Memory of a file costs more time, so only blocks that need it lie there.
+Block make_on_device(std::byte*& begin, std::size_t bytes, int device) {
+  if (!machine().hides_memory && !machine().shares_memory) return make_private(begin, bytes, device);
+  const int file = ::memfd_create("stand-in", MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, static_cast<off_t>((bytes + 255) / 256 * 256)) != 0) die("no memory");
+  return map(begin, bytes, file, device);
+}
+
+void count_allocation(int device) {
+  if (device == kPinned)
+    counts(current_device).pinned += 1;
+  else
+    counts(device).allocations += 1;
+}
+
+// The caller holds the machine's lock.
+void add(std::byte* begin, Block block) {
+  machine().blocks[begin] = std::move(block);
+  living().blocks += 1;
 }
 
 cudaError_t make_block(void** data, std::size_t bytes, int device) {
-  const std::size_t size = (bytes + 255) / 256 * 256;
   std::lock_guard lock(machine().mutex);
   std::byte* begin = nullptr;
-  const bool hides = machine().hides_memory && device != kPinned;
-  Block block = hides ? make_hidden(begin, size) : make_open(begin, size);
-  block.bytes = bytes;
-  block.device = device;
-  std::memset(block.inside, 0xa5, size);
-  machine().blocks[begin] = std::move(block);
-  living().blocks += 1;
-  counts().allocations += 1;
+  Block block = device == kPinned ? make_private(begin, bytes, device) : make_on_device(begin, bytes, device);
+  std::memset(block.inside, 0xa5, bytes);
+  add(begin, std::move(block));
+  count_allocation(device);
   *data = begin;
   return cudaSuccess;
 }
 
 cudaError_t free_block(void* data) {
   if (data == nullptr) return cudaSuccess;
-  counts().allocations += 1;
   int device = kPinned;
   {
     std::lock_guard lock(machine().mutex);
     const auto found = machine().blocks.find(static_cast<std::byte*>(data));
     if (found == machine().blocks.end()) die("memory is freed that is none");
+    count_allocation(found->second.device);
     device = found->second.device == kPinned ? current_device : found->second.device;
   }
   wait_until_idle(device);
@@ -136,9 +161,9 @@ Living& living() {
   return *all;
 }
 
-Counts& counts() {
-  static auto* const all = new Counts;
-  return *all;
+Counts& counts(int device) {
+  static auto* const all = new std::array<Counts, kDevices>;
+  return all->at(static_cast<std::size_t>(device));
 }
 
 std::string what_lives() {
@@ -169,7 +194,15 @@ void hide_memory() {
   machine().hides_memory = true;
 }
 
-void delay_streams(std::chrono::microseconds time) { stream_delay.store(time.count()); }
+void share_memory() {
+  std::lock_guard lock(machine().mutex);
+  machine().shares_memory = true;
+}
+
+void delay_streams(std::chrono::microseconds time, std::uint64_t seed) {
+  stream_delay.store(time.count());
+  delay_seed.store(seed);
+}
 
 std::atomic<std::uint32_t>& word_at(unsigned long long address) {
   return *reinterpret_cast<std::atomic<std::uint32_t>*>(static_cast<std::uintptr_t>(address));
@@ -193,7 +226,13 @@ void require_memory(const void* data, std::size_t bytes, int device, const char*
   }
 }
 
-Queue::Queue(int device) : device_(device), worker_([this] { run(); }) {}
+Queue::Queue(int device)
+    : device_(device),
+      number_([] {
+        static std::atomic<int> made{0};
+        return ++made;
+      }()),
+      worker_([this] { run(); }) {}
 
 Queue::~Queue() {
   {
@@ -223,12 +262,21 @@ void Queue::wait_until_idle() {
   --waiting_;
 }
 
+std::chrono::microseconds Queue::next_delay() {
+  const std::int64_t usual = stream_delay.load() * (computes_ ? kComputeDelays : 1);
+  const std::uint64_t seed = delay_seed.load();
+  if (seed == 0) return std::chrono::microseconds(usual);
+  // Half of the tasks begin at once, the others up to four times as late.
+  const std::uint64_t drawn = base::philox(seed + static_cast<std::uint64_t>(number_), tasks_done_++)[0];
+  return std::chrono::microseconds(drawn % 2 == 0 ? 0 : usual * static_cast<std::int64_t>(drawn % 1024) / 256);
+}
+
 void Queue::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
-    const auto delay = std::chrono::microseconds(stream_delay.load() * (computes_ ? kComputeDelays : 1));
+    const auto delay = next_delay();
     if (delay.count() > 0) changed_.wait_for(lock, delay, [&] { return stopping_ || waiting_ > 0; });
     auto task = std::move(tasks_.front());
     tasks_.pop_front();
@@ -262,6 +310,21 @@ struct CUevent_st {
 };
 
 struct CUstream_st {};
+
+namespace reigen::testing::stand_in {
+namespace {
+
+// The content of a cudaIpcMemHandle_t.
+struct Handle {
+  int process;
+  int file;
+  std::size_t bytes;
+  void* data;
+};
+static_assert(sizeof(Handle) <= sizeof(cudaIpcMemHandle_t));
+
+}  // namespace
+}  // namespace reigen::testing::stand_in
 
 extern "C" {
 
@@ -358,7 +421,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  stand_in::counts().waits += 1;
+  stand_in::counts(stand_in::device_now()).waits += 1;
   queue_of(stream).wait_until_idle();
   return cudaSuccess;
 }
@@ -443,17 +506,38 @@ int cuStreamWaitValue32_v2(cudaStream_t stream, unsigned long long address, std:
   return 0;
 }
 
-// Ranks are threads here, so they can use each other's addresses directly.
+// Ranks that are threads use each other's addresses. Processes map the memory by its descriptor.
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* data) {
+  std::lock_guard lock(stand_in::machine().mutex);
+  const auto [block, left] = stand_in::block_at(data);
+  if (block == nullptr) return cudaErrorInvalidValue;
+  const stand_in::Handle told{::getpid(), block->file, block->bytes, data};
   std::memset(handle, 0, sizeof(*handle));
-  std::memcpy(handle->reserved, &data, sizeof(data));
+  std::memcpy(handle->reserved, &told, sizeof(told));
   return cudaSuccess;
 }
 cudaError_t cudaIpcOpenMemHandle(void** data, cudaIpcMemHandle_t handle, unsigned int) {
-  std::memcpy(data, handle.reserved, sizeof(*data));
+  stand_in::Handle told{};
+  std::memcpy(&told, handle.reserved, sizeof(told));
+  *data = told.data;
+  if (told.process == ::getpid()) return cudaSuccess;
+  if (told.file < 0) stand_in::die("another process's memory is opened without share_memory()");
+  const int file = ::open(fmt::format("/proc/{}/fd/{}", told.process, told.file).c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return cudaErrorMapBufferObjectFailed;
+  std::lock_guard lock(stand_in::machine().mutex);
+  std::byte* begin = nullptr;
+  stand_in::Block block = stand_in::map(begin, told.bytes, file, stand_in::device_now());
+  stand_in::add(begin, std::move(block));
+  *data = begin;
   return cudaSuccess;
 }
-cudaError_t cudaIpcCloseMemHandle(void*) { return cudaSuccess; }
+cudaError_t cudaIpcCloseMemHandle(void* data) {
+  stand_in::wait_until_idle(stand_in::device_now());
+  std::lock_guard lock(stand_in::machine().mutex);
+  stand_in::machine().blocks.erase(static_cast<std::byte*>(data));
+  living().blocks -= 1;
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int) {
   std::lock_guard lock(stand_in::machine().mutex);
   const bool is_new = stand_in::machine().reached.insert({stand_in::device_now(), peer}).second;

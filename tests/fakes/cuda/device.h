@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -53,8 +54,11 @@ class Queue {
 
  private:
   void run();
+  std::chrono::microseconds next_delay();
 
   const int device_;
+  const int number_;  // of the queue, from 1, in the order in which queues are made
+  std::uint64_t tasks_done_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;

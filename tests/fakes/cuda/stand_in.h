@@ -1,6 +1,6 @@
 // A stand-in for the CUDA runtime, for tests of code that uses devices, on machines without a GPU. It defines the
-// functions of device/cuda_runtime.h, over ordinary memory (see hide_memory) and threads. It has eight devices; ranks
-// are threads of one process.
+// functions of device/cuda_runtime.h, over ordinary memory (see hide_memory) and threads. It has eight devices. Ranks
+// are threads of one process, or processes that map each other's memory.
 //
 // Where CUDA leaves a choice, the stand-in is strict:
 // - A call that frees memory, cudaFree or the end of a communicator, waits for all work of the device. Copies from and
@@ -31,19 +31,25 @@ void enqueue(cudaStream_t stream, std::function<void()> kernel);
 // From now on the host cannot access new device memory, as on a GPU: an access is SIGSEGV.
 void hide_memory();
 
+// From now on other processes can open new device memory by its handle.
+void share_memory();
+
 // From now on a stream begins each piece of its work only after this time, unless somebody waits for the stream. A
 // stream on which the program computes (those that LibTorch makes) takes 50 times as long. Code that does not
-// wait then uses numbers that are not there yet, in nearly every run and not only by chance.
-void delay_streams(std::chrono::microseconds time);
+// wait then uses numbers that are not there yet, in nearly every run and not only by chance. With a seed, half of the
+// tasks begin at once, and the others up to four times as late: streams overtake each other in an order that the seed
+// decides.
+void delay_streams(std::chrono::microseconds time, std::uint64_t seed = 0);
 
-// How often the program has made calls that a steady step should not make, and has started kernels of Reigen, on all
-// devices. What the stand-in does for itself does not count.
+// How often the program has made calls that a steady step should not make, and has started kernels of Reigen, with a
+// device. What the stand-in does for itself does not count.
 struct Counts {
   std::atomic<std::int64_t> waits{0};        // the host waited for a stream, or could have: a copy of pageable memory
-  std::atomic<std::int64_t> allocations{0};  // memory of a device or pinned memory was allocated or freed
+  std::atomic<std::int64_t> allocations{0};  // memory of the device was allocated or freed
+  std::atomic<std::int64_t> pinned{0};       // pinned memory was allocated or freed
   std::atomic<std::int64_t> kernels{0};      // of the plug-in
 };
-Counts& counts();
+Counts& counts(int device);
 
 // The objects that are not freed, as text: "communicators 0, streams 0, events 0, blocks 0".
 std::string what_lives();

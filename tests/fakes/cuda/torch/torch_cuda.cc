@@ -101,8 +101,8 @@ void Allocator::drop(void* context) {
   if (block) allocator.take_back(*block);
 }
 
-// Pinned memory of the host. Like LibTorch's allocator, it never waits for the device, and hands a freed block out again
-// when the copies that use it are done.
+// Pinned memory of the host. Like LibTorch's allocator, it never waits for the device, and hands a freed block out
+// again when the copies that use it are done.
 class PinnedAllocator final : public at::HostAllocator {
  public:
   at::DataPtr allocate(std::size_t bytes) override {
@@ -186,7 +186,7 @@ struct OwnCopies {
   OwnCopies& operator=(const OwnCopies&) = delete;
 };
 void count_wait() {
-  if (own_copies == 0) stand_in::counts().waits += 1;
+  if (own_copies == 0) stand_in::counts(stand_in::device_now()).waits += 1;
 }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -294,7 +294,8 @@ void write_later(const at::Tensor& to, const at::Tensor& from) {
     at::from_blob(stand_in::reach(data), sizes, strides, options).copy_(values);
   });
 }
-// A copy between pinned memory and a device, which the stream makes when it comes to it.
+// A copy of dense tensors of which at least one is on a device, and neither in memory that the driver does not know.
+// The stream makes it when it comes to it.
 void copy_later(const at::Tensor& to, const at::Tensor& from) {
   const at::Device device = to.device().is_cuda() ? to.device() : from.device();
   const c10::DeviceGuard on(device);
@@ -302,17 +303,20 @@ void copy_later(const at::Tensor& to, const at::Tensor& from) {
                     [into = to.mutable_data_ptr(), out_of = from.const_data_ptr(), bytes = from.nbytes()] {
                       std::memcpy(stand_in::reach(into), stand_in::reach(out_of), bytes);
                     });
-  pinned_allocator.note_use((to.device().is_cuda() ? from : to).const_data_ptr());
+  if (to.device() != from.device()) pinned_allocator.note_use((to.device().is_cuda() ? from : to).const_data_ptr());
 }
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (to.numel() == 0) return to;
+  const bool is_plain = to.is_contiguous() && from.is_contiguous() && to.scalar_type() == from.scalar_type() &&
+                        to.sizes() == from.sizes();
   if (to.device().is_cuda() && from.device().is_cuda()) {
-    write_later(to, from);
+    if (is_plain && to.device() == from.device())
+      copy_later(to, from);
+    else
+      write_later(to, from);
     return to;
   }
   const void* const here = (to.device().is_cuda() ? from : to).const_data_ptr();
-  const bool is_plain = to.is_contiguous() && from.is_contiguous() && to.scalar_type() == from.scalar_type() &&
-                        to.sizes() == from.sizes();
   if (non_blocking && is_plain && is_pinned(here)) {
     copy_later(to, from);
     return to;
@@ -324,6 +328,18 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
     to.copy_(on_cpu(from));
   return to;
 }
+at::Tensor& fill(at::Tensor& tensor, const at::Scalar& value) {
+  const c10::DeviceGuard on(tensor.device());
+  if (tensor.numel() == 0) return tensor;
+  stand_in::enqueue(handle_of(current_streams[static_cast<std::size_t>(tensor.device().index())]),
+                    [data = tensor.mutable_data_ptr(), sizes = tensor.sizes().vec(), strides = tensor.strides().vec(),
+                     options = at::TensorOptions().dtype(tensor.scalar_type()), value] {
+                      const at::NoGradGuard no_grad;
+                      at::from_blob(stand_in::reach(data), sizes, strides, options).fill_(value);
+                    });
+  return tensor;
+}
+at::Tensor& zero(at::Tensor& tensor) { return fill(tensor, 0); }
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool blocks) {
   at::Tensor written = to;
   return copy(written, from, blocks);
@@ -374,8 +390,8 @@ at::Scalar local_scalar_dense(const at::Tensor& tensor) {
 }
 void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   // On a GPU these operators wait for the numbers on which their result's shape, or an answer to the host, depends.
-  static const std::set<std::string> kWaiting = {"aten::nonzero", "aten::masked_select", "aten::equal", "aten::_unique2",
-                                                 "aten::unique_consecutive", "aten::unique_dim"};
+  static const std::set<std::string> kWaiting = {"aten::nonzero",  "aten::masked_select",      "aten::equal",
+                                                 "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"};
   if (kWaiting.contains(op.schema().name())) count_wait();
   const OwnCopies own;
   at::native::cpu_fallback(op, stack);
@@ -395,6 +411,8 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("empty.memory_format", empty);
   library.impl("empty_strided", empty_strided);
   library.impl("copy_", copy);
+  library.impl("fill_.Scalar", fill);
+  library.impl("zero_", zero);
   library.impl("_copy_from", copy_from);
   library.impl("_copy_from_and_resize", copy_from_and_resize);
   library.impl("resize_", resize);

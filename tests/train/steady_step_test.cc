@@ -1,0 +1,186 @@
+// A step of a recipe's model on a GPU, after the first ones: the host waits for nothing, the drivers allocate nothing,
+// and few kernels of Reigen run. LibTorch's device and CUDA are the stand-ins of tests/fakes/.
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "fakes/cuda/stand_in.h"
+#include "reigen/train/gpt_task.h"
+#include "reigen/train/mlp_task.h"
+#include "reigen/train/resnet18_task.h"
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+namespace stand_in = testing::stand_in;
+
+constexpr std::int64_t kWarmUp = 5;  // steps
+constexpr std::int64_t kSteps = 4;   // of a window
+constexpr std::size_t kWindows = 2;
+constexpr std::int64_t kBackwards = 2;  // of a step
+
+// In one window.
+struct Calls {
+  std::int64_t waits = 0;
+  std::int64_t allocations = 0;
+  std::int64_t pinned = 0;
+  std::int64_t kernels = 0;
+};
+Calls calls_of(int device) {
+  const stand_in::Counts& counts = stand_in::counts(device);
+  return {counts.waits.load(), counts.allocations.load(), counts.pinned.load(), counts.kernels.load()};
+}
+
+// The task of a recipe with few test samples, which notes the calls at the first loss of each window.
+class CountedTask final : public Task {
+ public:
+  CountedTask(std::unique_ptr<Task> recipe, std::int64_t losses_a_step)
+      : recipe_(std::move(recipe)), losses_a_step_(losses_a_step) {}
+
+  const std::string& name() const override { return recipe_->name(); }
+  torch::nn::Module& module() override { return recipe_->module(); }
+  std::vector<nn::Unit> units() override { return recipe_->units(); }
+  void initialize(std::uint64_t seed) override { recipe_->initialize(seed); }
+  data::DatasetPtr training_data() override { return recipe_->training_data(); }
+  data::DatasetPtr test_data() override {
+    if (!test_) {
+      const data::Samples few = recipe_->test_data()->gather(std::vector<std::int64_t>{0, 1});
+      test_ = data::in_memory(few.input, few.target, "few");
+    }
+    return test_;
+  }
+  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
+    if (losses_ % (kSteps * losses_a_step_) == kWarmUp * losses_a_step_ % (kSteps * losses_a_step_) &&
+        losses_ >= kWarmUp * losses_a_step_) {
+      noted_.push_back(calls_of(input.device().index()));
+    }
+    ++losses_;
+    return recipe_->loss(input, target);
+  }
+  Scores score(const at::Tensor& input, const at::Tensor& target) override { return recipe_->score(input, target); }
+
+  std::vector<Calls> windows() const {
+    std::vector<Calls> windows;
+    for (std::size_t i = 1; i < noted_.size(); ++i) {
+      windows.push_back({.waits = noted_[i].waits - noted_[i - 1].waits,
+                         .allocations = noted_[i].allocations - noted_[i - 1].allocations,
+                         .pinned = noted_[i].pinned - noted_[i - 1].pinned,
+                         .kernels = noted_[i].kernels - noted_[i - 1].kernels});
+    }
+    return windows;
+  }
+
+ private:
+  std::unique_ptr<Task> recipe_;
+  std::int64_t losses_a_step_;
+  data::DatasetPtr test_;
+  std::int64_t losses_ = 0;
+  std::vector<Calls> noted_;
+};
+
+using MakeTask = std::unique_ptr<Task> (*)();
+std::unique_ptr<Task> mlp() { return std::make_unique<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 48}); }
+std::unique_ptr<Task> resnet18() {
+  return std::make_unique<ResNet18Task>(ResNet18TaskOptions{.width = 4, .norm_batch = 1});
+}
+std::unique_ptr<Task> gpt() {
+  return std::make_unique<GptTask>(
+      GptTaskOptions{.model = {.vocab = 0, .layers = 2, .dim = 16, .heads = 2, .context = 8}});
+}
+struct Model {
+  const char* name;
+  MakeTask make;
+};
+
+using Case = std::tuple<Model, int, const char*>;  // model, ranks, shard
+std::string name_of(const ::testing::TestParamInfo<Case>& one) {
+  const auto& [model, ranks, shard] = one.param;
+  return std::string(model.name) + std::to_string(ranks) + shard;
+}
+
+class SteadyStepTest : public TrainerTest, public ::testing::WithParamInterface<Case> {};
+// Alone a rank has nothing to share, so two stages are enough.
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Model& model : {Model{"mlp", mlp}, Model{"resnet18", resnet18}, Model{"gpt", gpt}}) {
+    for (const int ranks : {1, 2, 4}) {
+      for (const char* shard : {"none", "optimizer", "gradients", "parameters"}) {
+        const std::string name = shard;
+        if (ranks > 1 || name == "none" || name == "parameters") all.emplace_back(model, ranks, shard);
+      }
+    }
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Models, SteadyStepTest, ::testing::ValuesIn(cases()), name_of);
+
+// The windows of each rank.
+std::vector<std::vector<Calls>> train(int ranks, MakeTask make, const Config& run) {
+  stand_in::hide_memory();
+  std::vector<std::vector<Calls>> windows(static_cast<std::size_t>(ranks));
+  const auto on_rank = [&](Communicator& world) {
+    c10::OptionalStreamGuard guard;
+    const at::Device gpu(at::kCUDA, static_cast<c10::DeviceIndex>(world.device().index));
+    guard.reset_stream(c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(gpu));
+    CountedTask task(make(), kBackwards);
+    Trainer(task, world, {.config = run, .write = [](const std::string&) {}}).fit();
+    windows[static_cast<std::size_t>(world.rank())] = task.windows();
+  };
+  run_threads(ranks, on_rank, {.device = Device::cuda()});
+  return windows;
+}
+
+Config short_run(Config run, int ranks) {
+  run.train.precision = "fp32";
+  run.train.device = "cuda";
+  run.train.global_batch = kBackwards * ranks;
+  run.train.micro_batch = 1;
+  run.train.epochs = 1;
+  run.train.max_steps = kWarmUp + kSteps * static_cast<std::int64_t>(kWindows) + 2;
+  return run;
+}
+
+TEST_P(SteadyStepTest, WaitsForNothingAndAllocatesNothing) {
+  const auto& [model, ranks, shard] = GetParam();
+  Config run = short_run(config("run"), ranks);
+  run.train.clip_norm = 0.1;
+  run.parallel.shard = shard;
+  const bool by_units = ranks > 1 && run.parallel.shard != "none" && run.parallel.shard != "optimizer";
+  const std::int64_t units = static_cast<std::int64_t>(model.make()->units().size());
+  // A sum for each bucket; with shares one for each unit, and for the parameters of no unit, in each backward.
+  const std::int64_t sums = ranks == 1 ? 0 : by_units ? kBackwards * (units + 1) : 1;
+  constexpr std::int64_t kOptimizer = 1;
+  constexpr std::int64_t kNorm = 3;
+  for (const std::vector<Calls>& windows : train(ranks, model.make, run)) {
+    ASSERT_EQ(windows.size(), kWindows);
+    bool has_steady_pinned_memory = false;
+    for (const Calls& calls : windows) {
+      EXPECT_EQ(calls.waits, 0);
+      EXPECT_EQ(calls.allocations, 0);
+      EXPECT_GT(calls.kernels, 0);
+      EXPECT_LE(calls.kernels, kSteps * (sums + kOptimizer + kNorm));
+      // LibTorch keeps as many pinned blocks as were in use at once, which depends on time at first.
+      has_steady_pinned_memory |= calls.pinned == 0;
+    }
+    EXPECT_TRUE(has_steady_pinned_memory);
+  }
+}
+
+// What the host must know at once, it waits for.
+using NoSteadyStepTest = TrainerTest;
+TEST_F(NoSteadyStepTest, WaitsForStepsThatItMaySkip) {
+  Config run = short_run(config("run"), 2);
+  run.train.not_finite = "skip";
+  for (const std::vector<Calls>& windows : train(2, mlp, run)) {
+    ASSERT_EQ(windows.size(), kWindows);
+    for (const Calls& calls : windows) EXPECT_GE(calls.waits, 2 * kSteps);  // for the norm and the loss
+  }
+}
+
+}  // namespace
+}  // namespace reigen::train
