@@ -1,5 +1,6 @@
 // A run on a GPU trains the model of a run on the CPU, bit by bit. LibTorch's device and CUDA are the stand-ins of
 // tests/fakes/: an access by the host to the GPU's memory is SIGSEGV.
+#include <atomic>
 #include <chrono>
 
 #include "fakes/cuda/stand_in.h"
@@ -71,6 +72,11 @@ TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuWithEveryOption) {
       {"ema", [](Config& c) { c.optim.ema_decay = 0.9; }},
       {"single", [](Config& c) { c.train.precision = "fp32"; }},
       {"compressed", [](Config& c) { c.parallel.strategy.name = "bf16"; }},
+      {"top_k", [](Config& c) { c.parallel.strategy = parallel::TopKOptions{.share = 0.3}; }},
+      {"local_sgd", [](Config& c) { c.parallel.strategy = parallel::LocalSgdOptions{.every = 2, .start_step = 1}; }},
+      {"diloco", [](Config& c) { c.parallel.strategy = parallel::DilocoOptions{.every = 2}; }},
+      {"gossip", [](Config& c) { c.parallel.strategy.name = "gossip"; }},
+      {"hierarchical_sgd", [](Config& c) { c.parallel.strategy.name = "hierarchical_sgd"; }},
       {"buckets", [](Config& c) { c.parallel.bucket_mb = 0; }},
       {"no_overlap", [](Config& c) { c.parallel.overlap = false; }},
       {"verified", [](Config& c) { c.train.verify = 2; }},
@@ -124,6 +130,53 @@ TEST_F(DeviceRunTest, GoesBackToACheckpointAfterANumberThatIsNone) {
   EXPECT_TRUE(model("cuda") == model("cpu"));
 }
 
+// The host learns of the step after it has enqueued the next ones. Step 6 is the last of an epoch.
+TEST_F(DeviceRunTest, NamesTheRankWhoseNumberIsNone) {
+  for (const std::int64_t step : {5, 6}) {
+    for (const char* shard : {"none", "parameters"}) {
+      for (const bool of_loss : {true, false}) {
+        SCOPED_TRACE(std::to_string(step) + shard + (of_loss ? "loss" : "gradient"));
+        Config run = config("run" + std::to_string(step) + shard + (of_loss ? "loss" : "gradient"));
+        run.train.device = "cuda";
+        run.parallel.shard = shard;
+        run.checkpoint.every_steps = 4;
+        device_ = Device::cuda();
+        const auto poison = [&](int rank, SmallTask& task, TrainerOptions&) {
+          if (rank != 1) return;
+          (of_loss ? task.poison_call : task.poison_gradient_call) = step;
+          task.poison_lasts = !of_loss;
+        };
+        EXPECT_EQ(failure(2, run, poison), ExitCode::kNotANumber);
+        const std::string what = of_loss ? "the loss of step " : "the gradient norm of step ";
+        EXPECT_THAT(failure_text_, AllOf(HasSubstr(what + std::to_string(step)), HasSubstr("the checkpoint of step 4"),
+                                         HasSubstr(of_loss ? "rank 1: loss nan" : "rank 1: gradient of fc")));
+      }
+    }
+  }
+}
+
+TEST_F(DeviceRunTest, StopsAtTheSameStepOnAllRanks) {
+  Config run = config("run");
+  run.train.device = "cuda";
+  run.parallel.shard = "none";
+  device_ = Device::cuda();
+  std::atomic<int> calls{0};
+  const auto stop_once = [&](int rank, SmallTask&, TrainerOptions& options) {
+    options.stop_requested = [&, rank] { return rank == 1 && ++calls == 3; };
+  };
+  const FitResult stopped = fit(2, run, stop_once);
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_LT(stopped.steps, 8);
+  run.run.resume = "true";
+  fit(2, run);
+  Config whole = config("whole");
+  whole.train.device = "cuda";
+  whole.parallel.shard = "none";
+  fit(2, whole);
+  EXPECT_TRUE(model("run") == model("whole"));
+  EXPECT_EQ(losses("run"), losses("whole"));
+}
+
 TEST_F(DeviceRunTest, RefusesWhatGpusDoNotHave) {
   Config run = config("run");
   run.train.device = "cuda";
@@ -142,7 +195,7 @@ TEST_F(DeviceRunTest, RefusesWhatGpusDoNotHave) {
   EXPECT_THAT(failure_text_, HasSubstr("offload is for models on the CPU"));
   run.parallel.offload.clear();
   run.parallel.shard = "none";
-  run.parallel.strategy.name = "top_k";
+  run.parallel.strategy.name = "power_sgd";
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, HasSubstr("is for models on the CPU"));
 }

@@ -193,7 +193,8 @@ void require_device_possible(const torch::nn::Module& module, const DataParallel
     for (const Strategy* strategy : strategies) {
       if (strategy == nullptr || strategy->works_on_gpu()) continue;
       refuse_on_gpu(fmt::format("strategy {} is for models on the CPU", strategy->description()),
-                    "a model on " + device.str(), "plain or compressed",
+                    "a model on " + device.str(),
+                    "plain, compressed, top_k, local_sgd, hierarchical_sgd, diloco or gossip",
                     "choose one of these, or move the model to the CPU");
     }
   });

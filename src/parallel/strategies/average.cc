@@ -1,8 +1,11 @@
 #include "parallel/strategies/average.h"
 
+#include <ATen/ATen.h>
+
 #include "reigen/comm/call_list.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/calls.h"
+#include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -23,6 +26,15 @@ Work begin_average(const Communicator& world, const std::vector<at::Tensor>& ten
                      ReduceOp::kAvg, {.tag = tag, .after = after});
   }
   return world.start(calls, beside_backward(world, after.device));
+}
+
+// On a GPU LibTorch's allocator gives the memory: to free memory of the group waits for the GPU, and hooks must not
+// wait.
+void ensure_room(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type,
+                 const at::Device& device) {
+  if (device.is_cpu()) return tensor::ensure_shared(tensor, world, count, type);
+  const bool fits = tensor.defined() && tensor.numel() == count;
+  if (!fits) tensor = at::empty({count}, at::TensorOptions().dtype(type).device(device));
 }
 
 std::uint64_t bytes_of(const std::vector<at::Tensor>& tensors) {

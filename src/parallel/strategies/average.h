@@ -18,6 +18,10 @@ comm::Progress beside_backward(const Communicator& world, const Device& device =
 // wait() waits for its end.
 Work begin_average(const Communicator& world, const std::vector<at::Tensor>& tensors, const std::string& tag);
 
+// Gives `tensor` this many elements, unless it has them: in memory that all ranks see, or on a GPU.
+void ensure_room(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type,
+                 const at::Device& device);
+
 std::uint64_t bytes_of(const std::vector<at::Tensor>& tensors);
 
 }  // namespace reigen::parallel

@@ -7,7 +7,6 @@
 #include "parallel/strategies/average.h"
 #include "reigen/parallel/strategies.h"
 #include "tensor/calls.h"
-#include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -32,7 +31,7 @@ class Compressed : public GradientStrategy {
     }
     std::int64_t count = 0;
     for (const at::Tensor& run : bucket.runs) count += run.numel();
-    make_room(part.whole, count, bucket.runs.front().device());
+    ensure_room(part.whole, world_, count, type_, bucket.runs.front().device());
     std::int64_t at = 0;
     for (const at::Tensor& run : bucket.runs) {
       part.whole.narrow(0, at, run.numel()).copy_(run);
@@ -62,14 +61,6 @@ class Compressed : public GradientStrategy {
     at::Tensor whole = {};  // the bucket's tensors, one after the other; of the CPU: in memory that all ranks see
     Work work = {};
   };
-
-  // On a GPU LibTorch's allocator gives the memory: to free memory of the group waits for the GPU, and begin() must not
-  // wait.
-  void make_room(at::Tensor& whole, std::int64_t count, const at::Device& device) const {
-    if (device.is_cpu()) return tensor::ensure_shared(whole, world_, count, type_);
-    const bool fits = whole.defined() && whole.numel() == count;
-    if (!fits) whole = at::empty({count}, at::TensorOptions().dtype(type_).device(device));
-  }
 
   static bool is_narrow(const GradientBucket& bucket) { return bucket.runs.front().element_size() <= 2; }
 

@@ -23,6 +23,7 @@ class Diloco : public WeightStrategy {
     return fmt::format("diloco every {} outer_lr {} outer_momentum {}", options_.every, options_.outer_lr,
                        options_.outer_momentum);
   }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override {
     require_wide("diloco", parameters);

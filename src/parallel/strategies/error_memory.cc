@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "parallel/strategies/average.h"
+#include "tensor/calls.h"
 
 namespace reigen::parallel {
 
@@ -12,7 +13,7 @@ void ErrorMemory::attach(const std::vector<ParameterRange>& parameters) {
   for (const ParameterRange& range : parameters) {
     for (const tensor::Segment& segment : range.segments()) {
       memory_[segment.name] =
-          at::zeros({segment.numel}, at::TensorOptions().dtype(wide_type(range.values().scalar_type())));
+          at::zeros({segment.numel}, range.values().options().dtype(wide_type(range.values().scalar_type())));
     }
   }
 }
@@ -26,7 +27,7 @@ void ErrorMemory::settle(const Communicator& world) {
   for (const auto& [name, memory] : memory_) {
     if (memory.numel() > 0) all.push_back(memory);
   }
-  if (!all.empty()) begin_average(world, all, "error memory").wait();
+  if (!all.empty()) tensor::wait_for(begin_average(world, all, "error memory"), all.front());
 }
 
 void ErrorMemory::add_state(std::map<std::string, at::Tensor>& state) const {

@@ -9,6 +9,7 @@
 #include "reigen/comm/call_list.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
+#include "tensor/calls.h"
 #include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
@@ -23,6 +24,7 @@ class Gossip : public WeightStrategy {
   std::string description() const override {
     return fmt::format("gossip {}", topology_ == Topology::kRing ? "ring" : "exponential");
   }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override {
     require_wide("gossip", parameters);
@@ -31,7 +33,8 @@ class Gossip : public WeightStrategy {
     arrived_.resize(neighbours);
     for (auto& of_neighbour : arrived_) {
       for (const ParameterRange& range : parameters) {
-        of_neighbour.push_back(tensor::shared_tensor(world_, range.values().numel(), range.values().scalar_type()));
+        const at::Tensor& values = range.values();
+        of_neighbour.push_back(tensor::shared_tensor(world_, values.numel(), values.scalar_type(), values.device()));
       }
     }
   }
@@ -65,6 +68,8 @@ class Gossip : public WeightStrategy {
   // direction.
   void exchange() {
     const int size = world_.size();
+    const at::Tensor& first = parameters_.front().values();
+    const comm::CallOptions options{.tag = "gossip", .after = tensor::stream_of(first)};
     CallList calls;
     for (std::size_t way = 0; way < arrived_.size(); ++way) {
       const int forward = way == 0 ? distance() : size - distance();
@@ -72,13 +77,13 @@ class Gossip : public WeightStrategy {
         const at::Tensor& values = parameters_[i].values();
         const auto count = static_cast<std::size_t>(values.numel());
         const DataType type = tensor::to_data_type(values.scalar_type());
-        calls.send(values.const_data_ptr(), count, type, (world_.rank() + forward) % size, {.tag = "gossip"});
+        calls.send(values.const_data_ptr(), count, type, (world_.rank() + forward) % size, options);
         calls.recv(arrived_[way][i].mutable_data_ptr(), count, type, (world_.rank() + size - forward) % size,
-                   {.tag = "gossip"});
+                   options);
         bytes_ += values.nbytes();
       }
     }
-    world_.run(calls);
+    tensor::run_calls(world_, calls, first);
   }
 
   Communicator world_;

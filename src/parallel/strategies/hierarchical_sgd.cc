@@ -21,6 +21,7 @@ class HierarchicalSgd : public WeightStrategy {
     return fmt::format("hierarchical_sgd group_size {} every {} global_every {}", options_.group_size, options_.every,
                        options_.global_every);
   }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override {
     require_wide("hierarchical_sgd", parameters);

@@ -20,6 +20,7 @@ class LocalSgd : public WeightStrategy {
   std::string description() const override {
     return fmt::format("local_sgd every {} start_step {}", options_.every, options_.start_step);
   }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override {
     require_wide("local_sgd", parameters);

@@ -9,7 +9,7 @@
 #include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
 #include "reigen/parallel/strategies.h"
-#include "tensor/memory/shared_tensor.h"
+#include "tensor/calls.h"
 
 namespace reigen::parallel {
 
@@ -21,6 +21,7 @@ class TopK : public GradientStrategy {
   TopK(Communicator world, const TopKOptions& options) : world_(std::move(world)), share_(options.share) {}
 
   std::string description() const override { return fmt::format("top_k share {}", share_); }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override { errors_.attach(parameters); }
 
@@ -42,15 +43,17 @@ class TopK : public GradientStrategy {
       kept.index_fill_(0, largest, 0);
       at += count;
     }
-    part.work = world_.start_all_gather(part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(),
-                                        DataType::kUint8, {.progress = beside_backward(world_), .tag = bucket.tag});
+    const Stream after = tensor::stream_of(part.mine);
+    part.work = world_.start_all_gather(
+        part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(), DataType::kUint8,
+        {.progress = beside_backward(world_, after.device), .tag = bucket.tag, .after = after});
     bytes_ += part.mine.nbytes() * static_cast<std::uint64_t>(world_.size() - 1);
   }
 
   void end(const GradientBucket& bucket) override {
     const at::NoGradGuard no_grad;
     Part& part = parts_[bucket.index];
-    std::exchange(part.work, Work()).wait();
+    tensor::wait_for(std::exchange(part.work, Work()), part.mine);
     for (const at::Tensor& gradient : bucket.gradients) at::Tensor(gradient).zero_();
     for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
       const at::Tensor message = part.all.narrow(0, rank * part.mine.numel(), part.mine.numel());
@@ -106,8 +109,9 @@ class TopK : public GradientStrategy {
     // The messages of all ranks lie side by side, each aligned for its first element: sizes are multiples of 8.
     const auto size = static_cast<std::int64_t>(c10::elementSize(part.type));
     const std::int64_t bytes = (part.count * (size + 4) + 7) / 8 * 8;
-    tensor::ensure_shared(part.mine, world_, bytes, at::kByte);
-    tensor::ensure_shared(part.all, world_, bytes * world_.size(), at::kByte);
+    const at::Device device = bucket.gradients.front().device();
+    ensure_room(part.mine, world_, bytes, at::kByte, device);
+    ensure_room(part.all, world_, bytes * world_.size(), at::kByte, device);
   }
 
   Communicator world_;

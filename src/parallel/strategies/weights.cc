@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "parallel/strategies/average.h"
+#include "tensor/calls.h"
 
 namespace reigen::parallel {
 
@@ -11,7 +12,7 @@ std::uint64_t average_weights(const Communicator& world, const std::vector<Param
                               const char* tag) {
   std::vector<at::Tensor> values;
   for (const ParameterRange& range : parameters) values.push_back(range.values());
-  begin_average(world, values, tag).wait();
+  tensor::wait_for(begin_average(world, values, tag), values.front());
   note_change(parameters);
   return bytes_of(values);
 }

@@ -8,8 +8,8 @@
 
 namespace reigen::parallel {
 
-// Sets the weights of every rank to the mean of the weights of all ranks. Waits. Returns the number of bytes that this
-// rank sent.
+// Sets the weights of every rank to the mean of the weights of all ranks. Waits: on a GPU LibTorch's current stream,
+// and not the host. Returns the number of bytes that this rank sent.
 std::uint64_t average_weights(const Communicator& world, const std::vector<ParameterRange>& parameters,
                               const char* tag);
 

@@ -42,12 +42,11 @@ at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::Scal
     }
     owner.reset();
   };
-  at::Tensor made = at::for_blob(data, {count})
-                        .deleter(free)
-                        .options(at::TensorOptions().dtype(type).device(device))
-                        .target_device(device)
-                        .make_tensor();
-  return made.zero_();
+  return at::for_blob(data, {count})
+      .deleter(free)
+      .options(at::TensorOptions().dtype(type).device(device))
+      .target_device(device)
+      .make_tensor();
 }
 
 at::Tensor part_of_tensor(std::int64_t count, at::ScalarType type, std::int64_t first, std::int64_t last,

@@ -153,7 +153,8 @@ Optimization::Optimization(const Config& config, const std::vector<ParameterRang
   const bool must_know_before = config.train.not_finite == "skip";
   const bool in_one_pass = steps_in_one_pass(config.optim);
   const at::Device device = parameters.front().values().device();
-  if (device.is_cuda() && in_one_pass && !scaler_ && !must_know_before) {
+  const bool each_for_itself = config::acts_on_weights(config.parallel.strategy);
+  if (device.is_cuda() && in_one_pass && !scaler_ && !must_know_before && !each_for_itself) {
     norm_.emplace(device, optim::DeviceNormOptions{.max_norm = clip_norm_});
   }
   checks_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_ && !must_know_before && !norm_;

@@ -13,7 +13,9 @@
 #include "reigen/nn/without_memory.h"
 #include "reigen/parallel/layout_of.h"
 #include "reigen/tensor/data_type.h"
+#include "reigen/comm/call_list.h"
 #include "reigen/tensor/pieces.h"
+#include "tensor/calls.h"
 #include "train/model/activations.h"
 #include "train/model/memory_fit.h"
 #include "train/model/parallel_options.h"
@@ -167,10 +169,12 @@ void TrainedModel::settle() {
   for (const tensor::NamedTensor& item : optimization_->state()) {
     if (!item.tensor.is_floating_point() || item.tensor.numel() == 0) continue;
     const bool counts = item.name.ends_with(".step");
-    run_.world.all_reduce(item.tensor.const_data_ptr(), item.tensor.mutable_data_ptr(),
-                          static_cast<std::size_t>(item.tensor.numel()),
-                          tensor::to_data_type(item.tensor.scalar_type()), counts ? ReduceOp::kMax : ReduceOp::kAvg,
-                          {.tag = "optimizer state"});
+    CallList calls;
+    calls.all_reduce(item.tensor.const_data_ptr(), item.tensor.mutable_data_ptr(),
+                     static_cast<std::size_t>(item.tensor.numel()), tensor::to_data_type(item.tensor.scalar_type()),
+                     counts ? ReduceOp::kMax : ReduceOp::kAvg,
+                     {.tag = "optimizer state", .after = tensor::stream_of(item.tensor)});
+    tensor::run_calls(run_.world, calls, item.tensor);
   }
 }
 
