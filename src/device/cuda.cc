@@ -17,6 +17,18 @@ namespace {
 
 thread_local bool keeps_device = false;
 
+// The reason that CUDA gives. For a driver that is too old: the CUDA of driver and runtime.
+std::string reason_of(int code) {
+  std::string reason = cuda_runtime().get_error_string(code);
+  int driver = 0;
+  int runtime = 0;
+  if (code == kCudaInsufficientDriver && cuda_runtime().driver_get_version(&driver) == kCudaSuccess &&
+      cuda_runtime().runtime_get_version(&runtime) == kCudaSuccess) {
+    reason += fmt::format("; the driver runs CUDA {}, the runtime is {}", version_text(driver), version_text(runtime));
+  }
+  return reason;
+}
+
 }  // namespace
 
 void check(int code, const char* function) {
@@ -27,6 +39,14 @@ void check(int code, const char* function) {
                             .expected = {},
                             .fix = "look at the device with nvidia-smi, and at the messages before this one"});
 }
+
+int attribute_of(int device, int attribute) {
+  int value = 0;
+  check(cuda_runtime().device_get_attribute(&value, attribute, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+std::string version_text(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
 int choose_cuda(int wanted, int rank) {
   int count = 0;
@@ -50,9 +70,45 @@ Report no_gpu(int code, std::string fix) {
   const auto visible = base::get_environment("CUDA_VISIBLE_DEVICES");
   const std::string shown = visible ? fmt::format(", CUDA_VISIBLE_DEVICES=\"{}\"", *visible) : "";
   return {.what = "no GPU is visible",
-          .got = (code != kCudaSuccess ? cuda_runtime().get_error_string(code) : "0 GPUs") + shown,
+          .got = (code != kCudaSuccess ? reason_of(code) : "0 GPUs") + shown,
           .expected = "a GPU, and a driver at least as new as the CUDA runtime",
           .fix = std::move(fix)};
+}
+
+void require_usable(int device, bool in_bf16) {
+  constexpr int kLeast = 75;
+  constexpr int kLeastForBf16 = 80;
+  const int major = attribute_of(device, kCudaCapabilityMajor);
+  const int minor = attribute_of(device, kCudaCapabilityMinor);
+  const int capability = 10 * major + minor;
+  const std::string got = fmt::format("compute capability {}.{} of {}", major, minor, place_of(device));
+  if (capability < kLeast) {
+    throw BackendError(Report{.what = "the GPU is too old for Reigen's kernels",
+                              .got = got,
+                              .expected = "7.5 or newer",
+                              .fix = "choose another GPU (`reigen devices` lists them), or train.device cpu"});
+  }
+  if (attribute_of(device, kCudaComputeMode) == kCudaProhibited) {
+    throw BackendError(Report{.what = "no process may use this GPU",
+                              .got = "compute mode prohibited of " + place_of(device),
+                              .expected = "compute mode default",
+                              .fix = "sudo nvidia-smi --compute-mode=DEFAULT, or choose another GPU"});
+  }
+  if (in_bf16 && capability < kLeastForBf16) {
+    throw InvalidArgument(Report{.what = "the GPU does not compute in bf16",
+                                 .got = got,
+                                 .expected = "8.0 or newer",
+                                 .fix = "train.precision fp16 or fp32"});
+  }
+}
+
+base::AvailableMemory available_memory(int device) {
+  const OnDevice on(device);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cuda_runtime().mem_get_info(&free, &total), "cudaMemGetInfo");
+  const std::string place = place_of(device);
+  return {.bytes = free, .source = "free memory of " + place, .identity = place};
 }
 
 std::string place_of(int device) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/machine/available_memory.h"
 #include "device/cuda_runtime.h"
 #include "reigen/base/error.h"
 #include "reigen/device/device.h"
@@ -20,6 +21,16 @@ int choose_cuda(int wanted, int rank);
 bool has_gpu();
 // The report that no GPU is visible. `code` is the answer of cudaGetDeviceCount, `fix` what the user can do here.
 Report no_gpu(int code, std::string fix);
+// A cudaDeviceAttr of the device.
+int attribute_of(int device, int attribute);
+// CUDA's number of a version, 12040, as text: "12.4".
+std::string version_text(int number);
+// Throws BackendError with exit code 69 if Reigen's kernels or no process can run on this device: for a compute
+// capability below 7.5, and where the administrator has closed it. `in_bf16`: also throws InvalidArgument with exit
+// code 78 if the device does not compute in bf16, which it does from 8.0 on.
+void require_usable(int device, bool in_bf16);
+// The memory of the device that is free now. Its source names the device; ranks on one device have one identity.
+base::AvailableMemory available_memory(int device);
 // "host a, GPU 0000:3b:00.0".
 std::string place_of(int device);
 // "0000:3b:00.0".

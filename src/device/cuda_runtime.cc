@@ -47,6 +47,7 @@ CudaRuntime open_runtime() {
   library.find(table.device_enable_peer_access, "cudaDeviceEnablePeerAccess");
   library.find(table.device_can_access_peer, "cudaDeviceCanAccessPeer");
   library.find(table.device_get_attribute, "cudaDeviceGetAttribute");
+  library.find(table.mem_get_info, "cudaMemGetInfo");
   library.find(table.runtime_get_version, "cudaRuntimeGetVersion");
   library.find(table.driver_get_version, "cudaDriverGetVersion");
   library.find(table.get_last_error, "cudaGetLastError");

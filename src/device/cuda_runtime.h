@@ -17,6 +17,7 @@ using CudaEvent = void*;   // cudaEvent_t
 // CUDA's headers, checks them.
 inline constexpr int kCudaSuccess = 0;
 inline constexpr int kCudaOutOfMemory = 2;
+inline constexpr int kCudaInsufficientDriver = 35;
 inline constexpr int kCudaNotReady = 600;
 inline constexpr int kCudaPeerAccessAlreadyEnabled = 704;
 inline constexpr int kCudaHostToDevice = 1;
@@ -27,6 +28,13 @@ inline constexpr unsigned kCudaEventDisableTiming = 2;
 inline constexpr unsigned kCudaIpcLazyPeerAccess = 1;
 inline constexpr int kCudaMemoryOfDevice = 2;
 inline constexpr int kCudaMemoryManaged = 3;
+// cudaDeviceAttr and cudaComputeMode.
+inline constexpr int kCudaProcessors = 16;
+inline constexpr int kCudaComputeMode = 20;
+inline constexpr int kCudaCapabilityMajor = 75;
+inline constexpr int kCudaCapabilityMinor = 76;
+inline constexpr int kCudaProhibited = 2;
+inline constexpr int kCudaExclusive = 3;
 // The legacy default stream (cudaStreamLegacy), also in programs compiled with a default stream per thread.
 inline CudaStream default_stream() { return reinterpret_cast<CudaStream>(1); }
 
@@ -70,6 +78,7 @@ struct CudaRuntime {
   int (*device_enable_peer_access)(int, unsigned);
   int (*device_can_access_peer)(int*, int, int);
   int (*device_get_attribute)(int*, int, int);
+  int (*mem_get_info)(std::size_t* free, std::size_t* total);
   int (*runtime_get_version)(int*);
   int (*driver_get_version)(int*);
   int (*get_last_error)();

@@ -17,17 +17,6 @@ namespace reigen::device {
 
 namespace {
 
-// cudaDeviceAttr and cudaComputeMode.
-constexpr int kProcessors = 16;
-constexpr int kComputeMode = 20;
-constexpr int kCapabilityMajor = 75;
-constexpr int kCapabilityMinor = 76;
-constexpr int kExclusive = 3;
-constexpr int kProhibited = 2;
-
-// CUDA's number of a version, 12040, as text: "12.4".
-std::string version_text(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
-
 // Runs `ask`. An error of a library that is missing or too old goes into `missing`.
 void note_missing(Found& found, const std::function<void()>& ask) {
   try {
@@ -35,12 +24,6 @@ void note_missing(Found& found, const std::function<void()>& ask) {
   } catch (const Error& error) {
     found.missing.emplace_back(error.what());
   }
-}
-
-int attribute_of(int device, int attribute) {
-  int value = 0;
-  check(cuda_runtime().device_get_attribute(&value, attribute, device), "cudaDeviceGetAttribute");
-  return value;
 }
 
 Gpu gpu_at(int index, int count) {
@@ -52,10 +35,11 @@ Gpu gpu_at(int index, int count) {
   std::size_t bytes = 0;
   check(cuda_driver().device_total_memory(&bytes, index), "cuDeviceTotalMem");
   gpu.bytes = bytes;
-  gpu.capability = fmt::format("{}.{}", attribute_of(index, kCapabilityMajor), attribute_of(index, kCapabilityMinor));
-  gpu.processors = attribute_of(index, kProcessors);
-  const int mode = attribute_of(index, kComputeMode);
-  gpu.mode = mode == kProhibited ? "prohibited" : mode == kExclusive ? "one process at a time" : "shared";
+  gpu.capability =
+      fmt::format("{}.{}", attribute_of(index, kCudaCapabilityMajor), attribute_of(index, kCudaCapabilityMinor));
+  gpu.processors = attribute_of(index, kCudaProcessors);
+  const int mode = attribute_of(index, kCudaComputeMode);
+  gpu.mode = mode == kCudaProhibited ? "prohibited" : mode == kCudaExclusive ? "one process at a time" : "shared";
   for (int other = 0; other < count; ++other) {
     int reaches = 0;
     if (other == index) continue;

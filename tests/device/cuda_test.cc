@@ -1,6 +1,7 @@
 // Memory, streams and copies of a device, over the stand-in for CUDA.
 #include "device/cuda.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,17 +10,58 @@
 #include <vector>
 
 #include "fakes/cuda/stand_in.h"
+#include "reigen/base/error.h"
 
 namespace reigen::device {
 namespace {
 
 namespace stand_in = reigen::testing::stand_in;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(Cuda, ARankTakesTheDeviceThatIsNamedOrItsTurn) {
   EXPECT_EQ(choose_cuda(3, 0), 3);
   EXPECT_EQ(choose_cuda(stand_in::kDevices + 2, 0), 2);  // a scheduler may show each rank one device, as number 0
   EXPECT_EQ(choose_cuda(-1, 5), 5);
   EXPECT_EQ(choose_cuda(-1, stand_in::kDevices + 1), 1);
+}
+
+std::string refusal(int ten_times, bool in_bf16) {
+  stand_in::set_capability(ten_times);
+  std::string text = "none";
+  try {
+    require_usable(1, in_bf16);
+  } catch (const Error& error) {
+    text = error.what();
+    EXPECT_EQ(error.exit_code(), ten_times < 75 ? ExitCode::kUnavailable : ExitCode::kConfiguration);
+  }
+  stand_in::set_capability(90);
+  return text;
+}
+
+TEST(Cuda, GpusThatAreTooOldAreRefused) {
+  EXPECT_THAT(refusal(61, false), AllOf(HasSubstr("too old for Reigen's kernels"), HasSubstr("compute capability 6.1"),
+                                        HasSubstr("GPU 0000:01:00.0"), HasSubstr("7.5 or newer")));
+  EXPECT_EQ(refusal(75, false), "none");
+  EXPECT_THAT(refusal(75, true), AllOf(HasSubstr("does not compute in bf16"), HasSubstr("train.precision fp16")));
+  EXPECT_EQ(refusal(80, true), "none");
+}
+
+TEST(Cuda, ADriverThatIsTooOldIsToldWithBothVersions) {
+  EXPECT_THAT(no_gpu(kCudaInsufficientDriver, "update").got,
+              HasSubstr("the driver runs CUDA 13.1, the runtime is 13.0"));
+}
+
+TEST(Cuda, FreeMemoryIsThatOfTheDevice) {
+  const auto before = available_memory(3);
+  const auto block = allocate(3, 1 << 20);
+  EXPECT_EQ(before.bytes - available_memory(3).bytes, std::uint64_t{1} << 20);
+  EXPECT_EQ(available_memory(4).bytes, before.bytes);
+  EXPECT_NE(available_memory(4).identity, before.identity);
+  EXPECT_THAT(before.source, HasSubstr("GPU 0000:03:00.0"));
+  stand_in::limit_memory(2 << 20);
+  EXPECT_THROW(allocate(3, 1 << 21), IoError);
+  stand_in::limit_memory(std::size_t{16} << 30);
 }
 
 TEST(Cuda, CopiesGoFromAnywhereToAnywhere) {

@@ -78,8 +78,7 @@ class Gossip : public WeightStrategy {
         const auto count = static_cast<std::size_t>(values.numel());
         const DataType type = tensor::to_data_type(values.scalar_type());
         calls.send(values.const_data_ptr(), count, type, (world_.rank() + forward) % size, options);
-        calls.recv(arrived_[way][i].mutable_data_ptr(), count, type, (world_.rank() + size - forward) % size,
-                   options);
+        calls.recv(arrived_[way][i].mutable_data_ptr(), count, type, (world_.rank() + size - forward) % size, options);
         bytes_ += values.nbytes();
       }
     }

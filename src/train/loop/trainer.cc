@@ -3,6 +3,7 @@
 #include "reigen/train/trainer.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
@@ -252,10 +253,18 @@ void Trainer::Impl::end_phase(Phase ended) {
 }
 
 void Trainer::Impl::step(const data::Batch& batch, double waited) {
+  const auto abandon = [&] {
+    for (Watcher* watcher : watchers) watcher->abandon_step();
+  };
   try {
     make_step(batch, waited);
+  } catch (const c10::OutOfMemoryError& error) {
+    abandon();
+    const std::string text = error.what_without_backtrace();
+    throw out_of_memory(text.substr(0, text.find('\n')), run.done + 1, model.memory_of_layout(), run.config,
+                        batch.count);
   } catch (...) {
-    for (Watcher* watcher : watchers) watcher->abandon_step();
+    abandon();
     throw;
   }
 }

@@ -46,6 +46,7 @@ at::Device device_of(const TrainConfig& config, const Communicator& world) {
                       "own makes the group with init({.device = ...})"}));
   }
   tensor::open_torch_cuda();
+  device::require_usable(carried.index, config.precision == "bf16");
   return {at::kCUDA, static_cast<c10::DeviceIndex>(carried.index)};
 }
 

@@ -16,7 +16,7 @@ TrainConfig with_device_chosen(TrainConfig config);
 
 // The GPU that the rank's group carries, or the CPU, as train.device says; auto: what the group carries. Throws
 // InvalidArgument with exit code 78 that is_common() if train.device asks for a GPU and the group has none or another
-// one, and BackendError if LibTorch's part for GPUs cannot be opened.
+// one, BackendError if LibTorch's part for GPUs cannot be opened, and the errors of device::require_usable().
 at::Device device_of(const TrainConfig& config, const Communicator& world);
 
 // The samples on this device. Samples in pinned memory are copied while the host goes on. They may be dropped at once.

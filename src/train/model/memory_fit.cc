@@ -37,7 +37,8 @@ struct Need {
     for (const int rank : here.ranks) {
       const layout::Coordinates at = layout.coordinates_of(rank);
       for (const Role role : {Role::kValue, Role::kGradient, Role::kState}) {
-        bytes += layout.bytes(role, at, layout::Medium::kHost);
+        bytes +=
+            layout.bytes(role, at, inputs.machine.has_model_on_gpu ? layout::Medium::kDevice : layout::Medium::kHost);
       }
       if (adds_up) bytes += layout.bytes_before_averaging(at);
       if (copies) bytes += layout.bytes_given(at);
@@ -143,6 +144,23 @@ Here ask_all(const base::AvailableMemory& there, const Communicator& world) {
 
 }  // namespace
 
+Error out_of_memory(const std::string& text, std::int64_t step, const MemoryUse& held, const Config& config,
+                    std::int64_t samples) {
+  std::vector<std::string> ways;
+  const std::int64_t at_once = config.train.micro_batch > 0 ? std::min(config.train.micro_batch, samples) : samples;
+  if (at_once > 1) ways.push_back(fmt::format("--train.micro_batch {}", (at_once + 1) / 2));
+  if (config.train.activation_checkpoint == 0) ways.emplace_back("--train.activation_checkpoint 1");
+  if (config.parallel.shard != "parameters") ways.emplace_back("--parallel.shard parameters with several ranks");
+  ways.emplace_back("a smaller model");
+  return {ExitCode::kOsResource,
+          Report{.what = fmt::format("out of memory of the GPU in step {}", step),
+                 .got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}", text, at_once,
+                                    format_bytes(static_cast<std::uint64_t>(held.parameters)),
+                                    format_bytes(static_cast<std::uint64_t>(held.gradients)),
+                                    format_bytes(static_cast<std::uint64_t>(held.optimizer))),
+                 .fix = fmt::format("{}", fmt::join(ways, ", or "))}};
+}
+
 void require_room(const char* what, std::int64_t bytes, const std::string& fix, const Communicator& world,
                   const std::function<base::AvailableMemory()>& available) {
   const base::AvailableMemory there = available();
@@ -170,7 +188,8 @@ void require_room(const torch::nn::Module& module, const parallel::LayoutInputs&
   // The parameters that the module holds now have taken their bytes already.
   std::int64_t held = 0;
   for (const at::Tensor& parameter : module.parameters()) {
-    if (parameter.is_cpu() && !nn::has_no_memory(parameter)) held += static_cast<std::int64_t>(parameter.nbytes());
+    const bool is_there = parameter.is_cuda() == inputs.machine.has_model_on_gpu;
+    if (is_there && !nn::has_no_memory(parameter)) held += static_cast<std::int64_t>(parameter.nbytes());
   }
   Here here = ask_all(there, world);
   here.room += static_cast<std::int64_t>(here.ranks.size()) * held;

@@ -47,8 +47,8 @@ class Optimization {
     double factor = 1;
   };
   Gradients look();
-  // Whether the host need not know norm and check before the step: on a GPU, unless a step may be skipped, the optimizer
-  // needs norms on the host, or each rank steps with its own gradients.
+  // Whether the host need not know norm and check before the step: on a GPU, unless a step may be skipped, the
+  // optimizer needs norms on the host, or each rank steps with its own gradients.
   bool reads_late() const { return norm_.has_value(); }
   // With reads_late(): the values of optim::DeviceNorm after look().
   const at::Tensor& late_values() const { return norm_->values(); }

@@ -9,11 +9,12 @@
 #include <map>
 #include <string_view>
 
+#include "device/cuda.h"
+#include "reigen/comm/call_list.h"
 #include "reigen/nn/unit_policy.h"
 #include "reigen/nn/without_memory.h"
 #include "reigen/parallel/layout_of.h"
 #include "reigen/tensor/data_type.h"
-#include "reigen/comm/call_list.h"
 #include "reigen/tensor/pieces.h"
 #include "tensor/calls.h"
 #include "train/model/activations.h"
@@ -128,7 +129,10 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   memory_ = formula(layout, layout.coordinates_of(run_.world.rank()));
   // After a rollback the memory of the old wrapper may not be free yet, so it would be counted twice.
   const std::int64_t samples = (start.global_batch + run_.world.size() - 1) / run_.world.size();
-  if (run_.rollbacks == 0) require_room(module(), inputs, config, samples, run_.world);
+  const auto available = [&] {
+    return run_.device.is_cuda() ? device::available_memory(run_.device.index()) : base::available_memory();
+  };
+  if (run_.rollbacks == 0) require_room(module(), inputs, config, samples, run_.world, available);
   parallel_.emplace(module(), run_.world, how);
   optimization_.emplace(
       config, parallel_->parameters(),

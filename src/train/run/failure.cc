@@ -16,6 +16,9 @@ namespace reigen::train {
 
 namespace {
 
+constexpr const char* kFitIn =
+    "\n  fix: train.micro_batch with fewer samples at a time, train.activation_checkpoint 1, parallel.shard "
+    "parameters, or a smaller model";
 constexpr auto kPatience = std::chrono::seconds(5);  // longer than a launcher takes to end the other ranks
 
 std::string bug(const std::string& text) {
@@ -45,6 +48,9 @@ Failure failure_of(const std::exception_ptr& error) {
     failure.common = known.is_common() || dynamic_cast<const CollectiveMismatch*>(&known) != nullptr ||
                      dynamic_cast<const Timeout*>(&known) != nullptr;
     return failure;
+  } catch (const c10::OutOfMemoryError& torch) {
+    const std::string text = torch.what_without_backtrace();
+    return plain(ExitCode::kOsResource, text.substr(0, text.find('\n')) + kFitIn);
   } catch (const c10::Error& torch) {
     const std::string text = torch.what_without_backtrace();
     if (text.find("can't allocate memory") != std::string::npos ||

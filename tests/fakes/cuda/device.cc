@@ -25,6 +25,8 @@ namespace {
 
 constexpr int kPinned = -1;
 thread_local int current_device = 0;
+std::atomic<int> capability{90};
+std::atomic<std::size_t> memory_limit{std::size_t{16} << 30};
 std::atomic<std::int64_t> stream_delay{0};  // microseconds
 std::atomic<std::uint64_t> delay_seed{0};   // 0: all delays are the same
 constexpr std::int64_t kComputeDelays = 50;
@@ -61,6 +63,13 @@ std::pair<const Block*, std::size_t> block_at(const void* data) {
   const auto& [begin, block] = *std::prev(after);
   if (at >= begin + block.bytes) return {nullptr, 0};
   return {&block, static_cast<std::size_t>(begin + block.bytes - at)};
+}
+
+// The caller holds the machine's lock.
+std::size_t used_memory(int device) {
+  std::size_t bytes = 0;
+  for (const auto& [begin, block] : machine().blocks) bytes += block.device == device ? block.bytes : 0;
+  return bytes;
 }
 
 // Maps memory of a file, at `begin` for the program and for kernels. If device memory is hidden, these are two
@@ -193,6 +202,9 @@ void hide_memory() {
   std::lock_guard lock(machine().mutex);
   machine().hides_memory = true;
 }
+
+void set_capability(int ten_times) { capability.store(ten_times); }
+void limit_memory(std::size_t bytes) { memory_limit.store(bytes); }
 
 void share_memory() {
   std::lock_guard lock(machine().mutex);
@@ -353,7 +365,19 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  std::lock_guard lock(stand_in::machine().mutex);
+  *total = stand_in::memory_limit.load();
+  *free = *total - std::min(*total, stand_in::used_memory(stand_in::device_now()));
+  return cudaSuccess;
+}
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  {
+    std::lock_guard lock(stand_in::machine().mutex);
+    if (stand_in::used_memory(stand_in::device_now()) + bytes > stand_in::memory_limit.load()) {
+      return cudaErrorMemoryAllocation;
+    }
+  }
   return stand_in::make_block(data, bytes, stand_in::device_now());
 }
 cudaError_t cudaFree(void* data) { return stand_in::free_block(data); }
@@ -471,7 +495,8 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = stand_in::capability.load() / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = stand_in::capability.load() % 10; break;
     case cudaDevAttrMultiProcessorCount: *value = 4; break;
     default: *value = 0;
   }
@@ -492,7 +517,7 @@ int cuDeviceGetName(char* name, int length, int) {
   return 0;
 }
 int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
-  *bytes = std::size_t{16} << 30;
+  *bytes = stand_in::memory_limit.load();
   return 0;
 }
 int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {

@@ -44,6 +44,7 @@ CudaRuntime functions() {
   put(table.device_enable_peer_access, &::cudaDeviceEnablePeerAccess);
   put(table.device_can_access_peer, &::cudaDeviceCanAccessPeer);
   put(table.device_get_attribute, &::cudaDeviceGetAttribute);
+  put(table.mem_get_info, &::cudaMemGetInfo);
   put(table.runtime_get_version, &::cudaRuntimeGetVersion);
   put(table.driver_get_version, &::cudaDriverGetVersion);
   return table;

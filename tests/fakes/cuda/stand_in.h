@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -30,6 +31,10 @@ void enqueue(cudaStream_t stream, std::function<void()> kernel);
 
 // From now on the host cannot access new device memory, as on a GPU: an access is SIGSEGV.
 void hide_memory();
+
+// From now on each device has this compute capability, 90 for 9.0 (as at first), and this much memory.
+void set_capability(int ten_times);
+void limit_memory(std::size_t bytes);
 
 // From now on other processes can open new device memory by its handle.
 void share_memory();

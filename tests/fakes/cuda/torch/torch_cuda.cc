@@ -63,7 +63,11 @@ class Allocator final : public c10::Allocator {
         free_.erase(found);
       }
     }
-    if (data == nullptr) cudaMalloc(&data, size);
+    if (data == nullptr && cudaMalloc(&data, size) != cudaSuccess) {
+      empty(device);
+      TORCH_CHECK_WITH(OutOfMemoryError, cudaMalloc(&data, size) == cudaSuccess,
+                       "CUDA out of memory. Tried to allocate ", size, " bytes on cuda:", device);
+    }
     return {data, new Block{key, data}, &drop, on};
   }
   at::DeleterFnPtr raw_deleter() const override { return nullptr; }
@@ -88,6 +92,16 @@ class Allocator final : public c10::Allocator {
       stand_in::enqueue(handle_of(stream), overwrite);
     const std::lock_guard lock(mutex_);
     free_.emplace(block.key, block.data);
+  }
+
+  // Frees the blocks that nobody uses.
+  void empty(int device) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(free_, [&](const auto& block) {
+      const bool is_there = std::get<int>(block.first) == device;
+      if (is_there) cudaFree(block.second);
+      return is_there;
+    });
   }
 
   std::mutex mutex_;
