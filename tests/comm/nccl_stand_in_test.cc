@@ -15,14 +15,26 @@ namespace reigen::testing {
 
 namespace {
 
-ContractParameter threads(int ranks) {
-  return {.backend = "nccl", .kind = RankKind::kThreads, .ranks = ranks, .prepare = &stand_in::use_device_of};
+// Each rank has a device of its own, whose streams begin their work late, or in an order that a seed decides.
+void late(int rank) {
+  stand_in::use_device_of(rank);
+  stand_in::delay_streams(std::chrono::microseconds(50));
+}
+void at_random(int rank) {
+  stand_in::use_device_of(rank);
+  stand_in::delay_streams(std::chrono::microseconds(50), 1);
+}
+ContractParameter threads(int ranks, void (*streams)(int rank)) {
+  return {.backend = "nccl", .kind = RankKind::kThreads, .ranks = ranks, .prepare = streams};
 }
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(NcclStandIn, CommunicatorContract,
-                         ::testing::Values(threads(1), threads(2), threads(3), threads(4)), name_of);
+INSTANTIATE_TEST_SUITE_P(NcclStandInLateStreams, CommunicatorContract,
+                         ::testing::Values(threads(1, late), threads(2, late), threads(3, late), threads(7, late)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(NcclStandInRandomStreams, CommunicatorContract, ::testing::Values(threads(4, at_random)),
+                         name_of);
 
 namespace {
 
