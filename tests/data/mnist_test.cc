@@ -13,6 +13,7 @@
 
 #include "format/gzip.h"
 #include "format/temporary_folder.h"
+#include "harness/source_folder.h"
 #include "reigen/base/error.h"
 #include "reigen/format/idx.h"
 
@@ -187,7 +188,8 @@ class RealMnist : public ::testing::Test {
   void SetUp() override {
     const char* given = std::getenv("REIGEN_TEST_DATA");
     folder =
-        std::filesystem::path(given != nullptr && *given != '\0' ? given : REIGEN_SOURCE_FOLDER "/../shared/data") /
+        (given != nullptr && *given != '\0' ? std::filesystem::path(given)
+                                            : std::filesystem::path(tests::kSourceFolder) / "../shared/data") /
         "mnist";
     if (std::filesystem::exists(folder / "train-images-idx3-ubyte.gz")) return;
     std::cout << "SKIPPED: no real MNIST in " << folder << "; set REIGEN_TEST_DATA to the folder that holds mnist/\n";

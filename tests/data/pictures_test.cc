@@ -15,6 +15,7 @@
 
 #include "data/picture_files.h"
 #include "data/pictures/picture.h"
+#include "harness/source_folder.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
@@ -415,7 +416,8 @@ TEST(DrawnPictures, SizesAndTypes) {
 TEST(RealPhotos, AreDecodedAllOfThem) {
   const char* given = std::getenv("REIGEN_TEST_DATA");
   const fs::path folder =
-      fs::path(given != nullptr && *given != '\0' ? given : REIGEN_SOURCE_FOLDER "/../shared/data") / "imagenet-sample";
+      (given != nullptr && *given != '\0' ? fs::path(given) : fs::path(tests::kSourceFolder) / "../shared/data") /
+      "imagenet-sample";
   if (!fs::exists(folder)) {
     std::cout << "SKIPPED: no photos in " << folder
               << "; set REIGEN_TEST_DATA to the folder that holds imagenet-sample/\n";

@@ -59,9 +59,10 @@ TEST(Cuda, FreeMemoryIsThatOfTheDevice) {
   EXPECT_EQ(available_memory(4).bytes, before.bytes);
   EXPECT_NE(available_memory(4).identity, before.identity);
   EXPECT_THAT(before.source, HasSubstr("GPU 0000:03:00.0"));
-  stand_in::limit_memory(2 << 20);
+  stand_in::leave_memory(1 << 20);
   EXPECT_THROW(allocate(3, 1 << 21), IoError);
-  stand_in::limit_memory(std::size_t{16} << 30);
+  EXPECT_NO_THROW(allocate(3, 1 << 20));
+  stand_in::leave_memory(stand_in::kMemory);
 }
 
 TEST(Cuda, CopiesGoFromAnywhereToAnywhere) {

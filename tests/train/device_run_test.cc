@@ -184,15 +184,15 @@ TEST_F(DeviceRunTest, SaysWhatFitsIntoTheMemoryOfTheGpu) {
   run.parallel.shard = "none";
   device_ = Device::cuda();
   width_ = 400'000;  // 33.6 MiB of weights in fp64, 134 with gradients and states
-  stand_in::limit_memory(std::size_t{110} << 20);
+  stand_in::leave_memory(std::size_t{110} << 20);
   EXPECT_EQ(failure(2, run), ExitCode::kOsResource);
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("do not fit into memory"), HasSubstr("free memory of host"),
                                    HasSubstr("GPU 0000:"), HasSubstr("--parallel.shard parameters needs")));
-  stand_in::limit_memory(std::size_t{250} << 20);  // no room for the activations of 49 samples, 149 MiB a tensor
+  stand_in::leave_memory(std::size_t{250} << 20);  // no room for the activations of 49 samples, 149 MiB a tensor
   EXPECT_EQ(failure(2, run), ExitCode::kOsResource);
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("out of memory of the GPU in step 1"), HasSubstr("samples at a time"),
                                    HasSubstr("weights 33.6 MiB"), HasSubstr("--train.micro_batch 2")));
-  stand_in::limit_memory(std::size_t{16} << 30);
+  stand_in::leave_memory(stand_in::kMemory);
 }
 
 TEST_F(DeviceRunTest, RefusesWhatGpusDoNotHave) {

@@ -26,7 +26,6 @@ namespace {
 constexpr int kPinned = -1;
 thread_local int current_device = 0;
 std::atomic<int> capability{90};
-std::atomic<std::size_t> memory_limit{std::size_t{16} << 30};
 std::atomic<std::int64_t> stream_delay{0};  // microseconds
 std::atomic<std::uint64_t> delay_seed{0};   // 0: all delays are the same
 constexpr std::int64_t kComputeDelays = 50;
@@ -39,11 +38,18 @@ struct Block {
   int file = -1;                 // a descriptor of the memory, by which other processes map it; -1: there is none
 };
 
+std::array<std::size_t, kDevices> full_memory() {
+  std::array<std::size_t, kDevices> bytes{};
+  bytes.fill(kMemory);
+  return bytes;
+}
+
 // The machine is never destroyed, because threads of streams may outlive main().
 struct Machine {
   std::mutex mutex;
   bool hides_memory = false;
   bool shares_memory = false;
+  std::array<std::size_t, kDevices> memory = full_memory();  // of each device, in bytes
   std::map<const std::byte*, Block> blocks;
   std::array<std::shared_ptr<Queue>, kDevices> defaults;
   std::map<CUstream_st*, std::shared_ptr<Queue>> streams;
@@ -204,7 +210,12 @@ void hide_memory() {
 }
 
 void set_capability(int ten_times) { capability.store(ten_times); }
-void limit_memory(std::size_t bytes) { memory_limit.store(bytes); }
+void leave_memory(std::size_t bytes) {
+  std::lock_guard lock(machine().mutex);
+  for (int device = 0; device < kDevices; ++device) {
+    machine().memory.at(static_cast<std::size_t>(device)) = used_memory(device) + bytes;
+  }
+}
 
 void share_memory() {
   std::lock_guard lock(machine().mutex);
@@ -367,16 +378,17 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   std::lock_guard lock(stand_in::machine().mutex);
-  *total = stand_in::memory_limit.load();
-  *free = *total - std::min(*total, stand_in::used_memory(stand_in::device_now()));
+  const int device = stand_in::device_now();
+  *total = stand_in::machine().memory.at(static_cast<std::size_t>(device));
+  *free = *total - std::min(*total, stand_in::used_memory(device));
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   {
     std::lock_guard lock(stand_in::machine().mutex);
-    if (stand_in::used_memory(stand_in::device_now()) + bytes > stand_in::memory_limit.load()) {
-      return cudaErrorMemoryAllocation;
-    }
+    const int device = stand_in::device_now();
+    const std::size_t all = stand_in::machine().memory.at(static_cast<std::size_t>(device));
+    if (stand_in::used_memory(device) + bytes > all) return cudaErrorMemoryAllocation;
   }
   return stand_in::make_block(data, bytes, stand_in::device_now());
 }
@@ -517,7 +529,7 @@ int cuDeviceGetName(char* name, int length, int) {
   return 0;
 }
 int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
-  *bytes = stand_in::memory_limit.load();
+  *bytes = stand_in::kMemory;
   return 0;
 }
 int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {

@@ -32,9 +32,11 @@ void enqueue(cudaStream_t stream, std::function<void()> kernel);
 // From now on the host cannot access new device memory, as on a GPU: an access is SIGSEGV.
 void hide_memory();
 
-// From now on each device has this compute capability, 90 for 9.0 (as at first), and this much memory.
+// From now on each device has this compute capability, 90 for 9.0 (as at first).
 void set_capability(int ten_times);
-void limit_memory(std::size_t bytes);
+// From now on each device can give so many bytes more than it has given now. At first it can give kMemory.
+inline constexpr std::size_t kMemory = std::size_t{16} << 30;
+void leave_memory(std::size_t bytes);
 
 // From now on other processes can open new device memory by its handle.
 void share_memory();
