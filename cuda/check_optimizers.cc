@@ -135,7 +135,7 @@ class Comparison {
     std::vector<Squares> expected;
     long long chunks = 0;
     for (std::size_t p = 0; p < numbers.parameters(); ++p) {
-      items.push_back({numbers.block(p, memory.at(0), layout), step, chunks});
+      items.push_back({numbers.block(p, memory.at(0), layout), step, chunks, chunks});
       const Block all = numbers.block(p, numbers.host(), layout);
       for (std::int64_t first = 0; first < all.count; first += kChunk, ++chunks) {
         const std::int64_t left = all.count - first;
@@ -256,7 +256,7 @@ void measure(Optimize optimize) {
       at += kCount * size;
       return begin;
     };
-    Item<Step> item{{}, step, 0};
+    Item<Step> item{{}, step, 0, 0};
     item.block.values = next(sizes.value);
     item.block.gradients = next(sizes.value);
     item.block.states[0] = next(sizes.state);

@@ -105,8 +105,9 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
   Squares sums;
   Loop<kRule>::template run<Values, States>(block, own.step, sums);
   if (squares != nullptr && threadIdx.x == 0) {
-    squares[2 * chunk] = sums.first;
-    squares[2 * chunk + 1] = sums.second;
+    const std::int64_t place = own.first_sum + chunk - own.first_chunk;
+    squares[2 * place] = sums.first;
+    squares[2 * place + 1] = sums.second;
   }
 }
 

@@ -98,7 +98,9 @@ struct Loader::State {
 
   static void pin(Batch& batch) {
     for (std::vector<at::Tensor>* tensors : {&batch.inputs, &batch.targets}) {
-      for (at::Tensor& one : *tensors) one = one.pin_memory();
+      for (at::Tensor& one : *tensors) {
+        if (one.is_cpu() && one.layout() == at::kStrided) one = one.pin_memory();
+      }
     }
     batch.input = batch.inputs.front();
     if (!batch.targets.empty()) batch.target = batch.targets.front();

@@ -43,8 +43,8 @@ struct OptimizeCall {
   int count = 0;                 // at least 1
   long long chunks = 0;          // of all items
   long long chunk_elements = 0;  // the kernel cuts each parameter into chunks of this many elements
-  // Memory of the device, for rules that add squares: two numbers for each chunk. The order of additions is fixed. Else
-  // null.
+  // Memory of the device, for rules that add squares: two numbers for each chunk, at the place that its item says. The
+  // order of additions is fixed. Else null.
   double* squares = nullptr;
   // Null, or an optim::kernels::StepControl in memory of the device. The kernel multiplies gradients by its factor, and
   // changes nothing if it is stopped.

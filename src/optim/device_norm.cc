@@ -26,6 +26,7 @@ DeviceNorm::DeviceNorm(const at::Device& gpu, const DeviceNormOptions& options) 
   }
   check_at_least_zero("device_norm", "max_norm", options.max_norm);
   values_ = at::zeros({kControlNumbers}, at::TensorOptions().dtype(at::kDouble).device(gpu));
+  values_.narrow(0, 1, 1).fill_(1);  // the factor
 }
 
 void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
@@ -60,7 +61,7 @@ void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
                 "the kernel that ends a norm");
 }
 
-void DeviceNorm::reset() { values_.zero_(); }
+void DeviceNorm::reset() { values_.narrow(0, 2, 1).zero_(); }
 
 const kernels::StepControl* control_of(const DeviceNorm* norm, const at::Device& device, const char* who) {
   if (norm == nullptr) return nullptr;

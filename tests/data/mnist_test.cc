@@ -187,10 +187,9 @@ class RealMnist : public ::testing::Test {
  protected:
   void SetUp() override {
     const char* given = std::getenv("REIGEN_TEST_DATA");
-    folder =
-        (given != nullptr && *given != '\0' ? std::filesystem::path(given)
-                                            : std::filesystem::path(tests::kSourceFolder) / "../shared/data") /
-        "mnist";
+    folder = (given != nullptr && *given != '\0' ? std::filesystem::path(given)
+                                                 : std::filesystem::path(tests::kSourceFolder) / "../shared/data") /
+             "mnist";
     if (std::filesystem::exists(folder / "train-images-idx3-ubyte.gz")) return;
     std::cout << "SKIPPED: no real MNIST in " << folder << "; set REIGEN_TEST_DATA to the folder that holds mnist/\n";
     GTEST_SKIP();

@@ -7,8 +7,8 @@
 #include "data/pictures/picture.h"
 #include "data/pictures/picture_kind.h"
 #include "format/byte_stream.h"
-#include "harness/source_folder.h"
 #include "format/temporary_folder.h"
+#include "harness/source_folder.h"
 #include "reigen/base/error.h"
 #include "reigen/data/pictures.h"
 

@@ -15,8 +15,8 @@
 
 #include "data/picture_files.h"
 #include "data/pictures/picture.h"
-#include "harness/source_folder.h"
 #include "format/temporary_folder.h"
+#include "harness/source_folder.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 #include "reigen/format/hash.h"

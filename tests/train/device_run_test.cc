@@ -130,6 +130,20 @@ TEST_F(DeviceRunTest, GoesBackToACheckpointAfterANumberThatIsNone) {
   EXPECT_TRUE(model("cuda") == model("cpu"));
 }
 
+// The checkpoint is three steps back, and the next two steps are enqueued when the host finds out.
+TEST_F(DeviceRunTest, GoesBackSeveralSteps) {
+  for (const char* shard : {"none", "parameters"}) {
+    for (const char* device : {"cpu", "cuda"}) {
+      Config run = config(std::string(device) + shard);
+      run.parallel.shard = shard;
+      run.train.not_finite = "rollback";
+      run.checkpoint.every_steps = 4;
+      fit_on(device, 2, run, [](int, SmallTask& task, TrainerOptions&) { task.poison_call = 7; });
+    }
+    EXPECT_TRUE(model(std::string("cuda") + shard) == model(std::string("cpu") + shard)) << shard;
+  }
+}
+
 // The host learns of the step after it has enqueued the next ones. Step 6 is the last of an epoch.
 TEST_F(DeviceRunTest, NamesTheRankWhoseNumberIsNone) {
   for (const std::int64_t step : {5, 6}) {

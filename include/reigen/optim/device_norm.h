@@ -35,9 +35,10 @@ class DeviceNorm {
   void compute(const std::vector<ParameterRange>& ranges);
 
   // On the GPU, in fp64: {sum of squares, factor, stopped}. factor = min(1, max_norm / (norm + 1e-6)). stopped is 0
-  // until a norm is not finite, and then 1: from that step on steps change nothing, so the host can find out later.
+  // until a norm is not finite, and then 1: from that step on steps change no values and states, so the host can find
+  // out later. Counts of steps, which the host keeps, go on.
   const at::Tensor& values() const { return values_; }
-  // Allows steps again, after the host has dealt with the step whose norm was not finite.
+  // Allows steps again. To go on as if the steps in between had not been, load the states of before (load_state).
   void reset();
 
  private:

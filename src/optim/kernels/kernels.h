@@ -165,6 +165,7 @@ struct Item {
   Block block;
   Step step;
   std::int64_t first_chunk;
+  std::int64_t first_sum;  // the place of the first chunk's sums; those of the other chunks follow
 };
 
 struct Sizes {

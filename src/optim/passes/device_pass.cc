@@ -30,7 +30,7 @@ void enqueue_runs(const at::Device& device, kernels::Rule rule, std::span<const 
                                     .count = run.count,
                                     .chunks = run.chunks,
                                     .chunk_elements = tensor::kBlockElements,
-                                    .squares = squares == nullptr ? nullptr : squares + 2 * run.first_sum,
+                                    .squares = squares,
                                     .control = pass.control};
     device::check(device::kernels().optimize(&call, device::handle_of(stream)), "a kernel of an optimizer");
   }

@@ -31,14 +31,12 @@ struct DevicePass {
   const kernels::StepControl* control = nullptr;  // memory of the GPU, or null
 };
 
-// Neighbours with one element layout whose sums have neighbouring places: items [first, first + count) of a table, and
-// the number of their chunks.
+// Neighbours with one element layout: items [first, first + count) of a table, and the number of their chunks.
 struct DeviceRun {
   kernels::Layout layout = kernels::Layout::kFloat32;
   std::size_t first = 0;
   int count = 0;
   std::int64_t chunks = 0;
-  std::int64_t first_sum = 0;
 };
 
 inline std::int64_t chunks_of(std::int64_t elements) {
@@ -58,11 +56,10 @@ void run_on_device(const at::Device& device, kernels::Rule rule, const std::vect
   std::vector<DeviceRun> runs;
   for (const DevicePart<Step>& part : parts) {
     if (part.block.count == 0) continue;
-    const bool goes_on = !runs.empty() && runs.back().layout == part.layout &&
-                         (!pass.squares.defined() || runs.back().first_sum + runs.back().chunks == part.first_sum);
-    if (!goes_on) runs.push_back({.layout = part.layout, .first = items.size(), .first_sum = part.first_sum});
+    if (runs.empty() || runs.back().layout != part.layout)
+      runs.push_back({.layout = part.layout, .first = items.size()});
     DeviceRun& run = runs.back();
-    items.push_back({part.block, part.step, run.chunks});
+    items.push_back({part.block, part.step, run.chunks, part.first_sum});
     ++run.count;
     run.chunks += chunks_of(part.block.count);
   }

@@ -11,6 +11,7 @@
 #include "reigen/base/error.h"
 #include "reigen/checkpoint/convert.h"
 #include "reigen/tensor/tensor_files.h"
+#include "train/model/device.h"
 #include "train/model/memory_fit.h"
 #include "train/run/agree.h"
 #include "train/start/resume.h"
@@ -52,7 +53,8 @@ void ModelFiles::make_room() {
 void ModelFiles::write_model() {
   const bool of_checkpoint = model_.gathers() && checkpoints_.saved() == run_.done;
   if (model_.gathers() && !of_checkpoint) {
-    require_room("the whole model, of which there is no checkpoint,", model_.whole_weights(), "", run_.world);
+    require_room("the whole model, of which there is no checkpoint,", model_.whole_weights(), "", run_.world,
+                 [&] { return available_on(run_.device); });
     model_.parallel().gather_weights();
   }
   together(run_.world, "model", [&] {

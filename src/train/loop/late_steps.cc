@@ -29,22 +29,26 @@ void LateSteps::finish() { finish(0, 0); }
 
 // The newest steps remain: `unread` of them unread, and `unended` of them without their sums.
 void LateSteps::finish(std::size_t unread, std::size_t unended) {
-  while (steps_.size() - read_ > unread) read(steps_[read_++]);
+  for (std::size_t i = 0; i + unread < steps_.size(); ++i) {
+    if (!steps_[i].was_read()) read(steps_[i]);
+  }
   while (steps_.size() > unended) {
     Step step = std::move(steps_.front());
     steps_.pop_front();
-    --read_;
     end(step);
   }
 }
 
+void LateSteps::drop() { steps_.clear(); }
+
 void LateSteps::read(Step& step) {
-  if (!step.batch) return;
   const auto numbers = step.numbers->wait();  // loss, sum of squares, factor, stopped
   const double loss = numbers[0];
   const bool stopped = numbers[3] != 0;
   step.own = step.batch->terms > 0 ? loss / static_cast<double>(step.batch->terms) : 0;
   step.noted.metrics.grad_norm = std::sqrt(numbers[1]);
+  // With shards of its own another rank may have stopped this step's norm.
+  step.norm = std::isfinite(numbers[1]) ? HUGE_VAL : std::sqrt(numbers[1]);
   step.numbers.reset();
   step.sums = run_.world.allocate(kSums * sizeof(double));
   auto* const sums = static_cast<double*>(step.sums.get());
@@ -61,10 +65,7 @@ void LateSteps::end(Step& step) {
   if (sums[1] > 0) run_.stop = true;
   step.noted.loss = sums[0] / static_cast<double>(step.noted.terms);
   if (!std::isfinite(step.noted.loss) || sums[2] > 0) {
-    not_finite_.meet_late({.step = step.noted.step,
-                           .loss = step.noted.loss,
-                           .own = step.own,
-                           .norm = step.noted.metrics.grad_norm.value_or(HUGE_VAL)},
+    not_finite_.meet_late({.step = step.noted.step, .loss = step.noted.loss, .own = step.own, .norm = step.norm},
                           *step.batch);
   }
   not_finite_.note_numbers(step.noted.step);

@@ -4,7 +4,8 @@
 // Then the ranks add up their numbers in a call that is started, and waited for one step later. So the host waits
 // neither for the GPU, as long as the GPU has done the step before, nor for other ranks. A step whose numbers are not
 // finite changes nothing, and neither do the steps after it (optim::DeviceNorm). So the weights are still those of this
-// step when the host finds out.
+// step when the host finds out. The exception is a loss that is not finite although its gradients are: its step has
+// changed the weights.
 // Thread rule: the thread of its rank. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
@@ -35,7 +36,7 @@ class LateSteps {
   // Collective. Finishes all steps. Does nothing if there are none.
   void finish();
   // Forgets all steps, because the run goes back to a checkpoint.
-  void drop() { steps_.clear(); }
+  void drop();
 
  private:
   struct Step {
@@ -43,8 +44,11 @@ class LateSteps {
     std::optional<data::Batch> batch = {};           // of this rank; none: the batch is left out
     std::optional<tensor::LateValues> numbers = {};  // this rank's loss, and the values of optim::DeviceNorm
     double own = 0;                                  // the mean loss of this rank, after the numbers were read
+    double norm = 0;                                 // for the report, if the step is not finite
     std::shared_ptr<void> sums = {};                 // after that: kSums numbers, of all ranks when `added` is done
     Work added = {};
+
+    bool was_read() const { return !numbers.has_value(); }
   };
   void read(Step& step);
   void end(Step& step);
@@ -55,7 +59,6 @@ class LateSteps {
   Losses& losses_;
   NotFinite& not_finite_;
   std::deque<Step> steps_;  // the oldest first; those that were read come before the others
-  std::size_t read_ = 0;    // how many were read
 };
 
 }  // namespace reigen::train

@@ -16,7 +16,8 @@ void OwnLoss::add(const at::Tensor& mean, std::int64_t terms) {
     return;
   }
   const at::NoGradGuard no_grad;
-  on_gpu_.add_(mean.detach().to(at::kDouble).mul_(static_cast<double>(terms)));
+  // Not add_(mean, terms), which may round once where the CPU rounds twice.
+  on_gpu_.add_(mean.detach().to(at::kDouble).mul(static_cast<double>(terms)));
 }
 
 double OwnLoss::value() const { return on_gpu_.defined() ? on_gpu_.item<double>() : sum_; }

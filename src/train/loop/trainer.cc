@@ -142,7 +142,7 @@ void Trainer::Impl::begin() {
   checkpoints.begin();
   if (files.saves_initial() && model.gathers()) {
     require_room("the whole model, for run.save_initial,", model.whole_weights(), "leave run.save_initial out",
-                 run.world);
+                 run.world, [&] { return available_on(run.device); });
     model.parallel().gather_weights();
   }
   files.open({.drawn_by = {.size = data.loader().size(),
@@ -253,6 +253,7 @@ void Trainer::Impl::end_phase(Phase ended) {
 }
 
 void Trainer::Impl::step(const data::Batch& batch, double waited) {
+  const std::int64_t number = run.done + 1;
   const auto abandon = [&] {
     for (Watcher* watcher : watchers) watcher->abandon_step();
   };
@@ -261,8 +262,7 @@ void Trainer::Impl::step(const data::Batch& batch, double waited) {
   } catch (const c10::OutOfMemoryError& error) {
     abandon();
     const std::string text = error.what_without_backtrace();
-    throw out_of_memory(text.substr(0, text.find('\n')), run.done + 1, model.memory_of_layout(), run.config,
-                        batch.count);
+    throw out_of_memory(text.substr(0, text.find('\n')), number, model.memory_of_layout(), run.config, batch.count);
   } catch (...) {
     abandon();
     throw;

@@ -46,8 +46,12 @@ at::Device device_of(const TrainConfig& config, const Communicator& world) {
                       "own makes the group with init({.device = ...})"}));
   }
   tensor::open_torch_cuda();
-  device::require_usable(carried.index, config.precision == "bf16");
+  together(world, "device", [&] { device::require_usable(carried.index, config.precision == "bf16"); });
   return {at::kCUDA, static_cast<c10::DeviceIndex>(carried.index)};
+}
+
+base::AvailableMemory available_on(const at::Device& device) {
+  return device.is_cuda() ? device::available_memory(device.index()) : base::available_memory();
 }
 
 data::Samples samples_on(const at::Device& device, const data::Samples& samples) {

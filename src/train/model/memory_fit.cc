@@ -181,7 +181,7 @@ void require_room(const torch::nn::Module& module, const parallel::LayoutInputs&
                   std::int64_t samples, const Communicator& world,
                   const std::function<base::AvailableMemory()>& available) {
   const Need need{.inputs = inputs,
-                  .copies = config.checkpoint.asynchronous,
+                  .copies = config.checkpoint.asynchronous && !inputs.machine.has_model_on_gpu,
                   .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples &&
                              !inputs.machine.has_model_on_gpu};
   const base::AvailableMemory there = available();

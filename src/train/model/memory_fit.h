@@ -20,12 +20,12 @@ namespace reigen::train {
 // Collective. A model on a GPU is checked against the free memory that `available` tells of its GPU, other models
 // against that of the host. The needed bytes follow from the layout that `inputs` choose. `inputs` must list the states
 // of the optimizer, or these are not counted. The needed bytes include weights of `module` that are allocated already,
-// so the bytes of these weights count as free. The copies of checkpoint.asynchronous are counted too. So are the whole
-// gradients that are kept between micro-batches, if a rank's `samples` in a step exceed one micro-batch. Ranks that
-// draw from the same memory of a machine are added up. Not counted are activations, and the whole weights and gradients
-// that a sharded unit has while it computes. If the bytes do not fit, every rank throws the same error, with exit code
-// 71 and is_common() true. The error says how much is needed and available, which limit applies, and which sharding or
-// number of ranks would fit.
+// so the bytes of these weights count as free. The copies of checkpoint.asynchronous are counted too if they are on
+// this device. So are the whole gradients that are kept between micro-batches, if a rank's `samples` in a step exceed
+// one micro-batch. Ranks that draw from the same memory of a machine are added up. Not counted are activations, and the
+// whole weights and gradients that a sharded unit has while it computes. If the bytes do not fit, every rank throws the
+// same error, with exit code 71 and is_common() true. The error says how much is needed and available, which limit
+// applies, and which sharding or number of ranks would fit.
 void require_room(
     const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config, std::int64_t samples,
     const Communicator& world,

@@ -9,7 +9,6 @@
 #include <map>
 #include <string_view>
 
-#include "device/cuda.h"
 #include "reigen/comm/call_list.h"
 #include "reigen/nn/unit_policy.h"
 #include "reigen/nn/without_memory.h"
@@ -18,6 +17,7 @@
 #include "reigen/tensor/pieces.h"
 #include "tensor/calls.h"
 #include "train/model/activations.h"
+#include "train/model/device.h"
 #include "train/model/memory_fit.h"
 #include "train/model/parallel_options.h"
 #include "train/model/verify_before_training.h"
@@ -129,10 +129,14 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   memory_ = formula(layout, layout.coordinates_of(run_.world.rank()));
   // After a rollback the memory of the old wrapper may not be free yet, so it would be counted twice.
   const std::int64_t samples = (start.global_batch + run_.world.size() - 1) / run_.world.size();
-  const auto available = [&] {
-    return run_.device.is_cuda() ? device::available_memory(run_.device.index()) : base::available_memory();
-  };
-  if (run_.rollbacks == 0) require_room(module(), inputs, config, samples, run_.world, available);
+  if (run_.rollbacks == 0) {
+    require_room(module(), inputs, config, samples, run_.world, [&] { return available_on(run_.device); });
+    if (run_.device.is_cuda() && config.checkpoint.asynchronous) {
+      require_room("the copy of a rank's tensors, for checkpoint.asynchronous,",
+                   layout.bytes_given(layout.coordinates_of(run_.world.rank())), "leave checkpoint.asynchronous out",
+                   run_.world);
+    }
+  }
   parallel_.emplace(module(), run_.world, how);
   optimization_.emplace(
       config, parallel_->parameters(),

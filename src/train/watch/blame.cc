@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensor/flat/gradient_share.h"
+#include "train/model/device.h"
 #include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 
@@ -153,7 +154,7 @@ std::string Blame::of(double loss, const data::Batch& batch, std::int64_t step, 
       if (model_.gathers()) {
         try {
           require_room("the whole model, on the rank that computes its step again,", model_.whole_weights(), "",
-                       run_.world);
+                       run_.world, [&] { return available_on(run_.device); });
         } catch (const Error& error) {
           if (!error.is_common()) throw;
           return seen + "; no memory for whole weights, with which each rank could look for its own";
@@ -169,7 +170,8 @@ std::string Blame::of(double loss, const data::Batch& batch, std::int64_t step, 
       ask(failed);
       is_own = true;
       if (!any(has_gradient)) {
-        return seen + ", on no rank by itself when the step is computed again";
+        const char* const squares = has_gradients ? "" : ", as if squares or losses were too large to add";
+        return fmt::format("{}, on no rank by itself when the step is computed again{}", seen, squares);
       }
     }
   }

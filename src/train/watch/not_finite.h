@@ -52,7 +52,8 @@ class NotFinite {
   // Collective. As meet(), but called after the optimizer has changed the weights. Then only each rank's own gradients
   // can show which rank is to blame.
   void meet_after_step(const data::Batch& batch);
-  // Collective. As meet(), for an earlier step. No step has changed the weights since. Throws.
+  // Collective. As meet(), for an earlier step. If its gradients were not finite, no step has changed the weights
+  // since. Throws.
   [[noreturn]] void meet_late(const LateNumbers& numbers, const data::Batch& batch);
   // For ranks that step with their own gradients. Throws if the loss or the gradients of this rank are not finite.
   void require_own(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);

@@ -115,8 +115,10 @@ void run_items(const OptimizeCall& call, int device) {
       const Block block = slice(sizes, all, first, std::min<std::int64_t>(call.chunk_elements, all.count - first));
       const Squares sums = run_rule(static_cast<Rule>(call.rule), layout, block, items[i].step);
       if (squares == nullptr) continue;
-      squares[2 * chunk] = sums.first;
-      squares[2 * chunk + 1] = sums.second;
+      const std::int64_t place = items[i].first_sum + chunk - items[i].first_chunk;
+      require(call.squares + 2 * place, sizeof(Squares), device, "squares of an optimizer");
+      squares[2 * place] = sums.first;
+      squares[2 * place + 1] = sums.second;
     }
   }
   if (chunk != call.chunks) stand_in::die("an optimizer's call has another number of chunks than its items");
@@ -131,7 +133,6 @@ int optimize(const OptimizeCall* call, void* stream) {
       require(copy.items, copy.count * static_cast<std::int64_t>(sizeof(Item<Step>)), device, "items of an optimizer");
       run_items<Step>(copy, device);
     };
-    require(copy.squares, copy.chunks * static_cast<std::int64_t>(sizeof(Squares)), device, "squares of an optimizer");
     require(copy.control, sizeof(StepControl), device, "the control of a step");
     switch (static_cast<Rule>(copy.rule)) {
       case Rule::kSgd: return with(SgdStep{});
