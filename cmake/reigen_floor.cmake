@@ -112,14 +112,6 @@ function(reigen_test_defaults target)
   endif()
 endfunction()
 
-# For a test that includes harness/source_folder.h.
-function(reigen_tell_source_folder target)
-  set(file "${PROJECT_SOURCE_DIR}/tests/harness/source_folder.cc")
-  target_sources(${target} PRIVATE "${file}")
-  set_source_files_properties("${file}" PROPERTIES COMPILE_DEFINITIONS REIGEN_SOURCE_FOLDER="${PROJECT_SOURCE_DIR}"
-    SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
-endfunction()
-
 # Compiles once the headers that all tests include: those of the test framework and of JSON, with TORCH also those of LibTorch. It is called
 # in the root folder, because Ninja begins with the targets of that folder, and all tests wait for these headers.
 function(reigen_make_test_headers)
