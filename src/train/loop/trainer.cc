@@ -86,7 +86,18 @@ Trainer::~Trainer() = default;
 
 Scores Trainer::validate() { return impl_->validation.score(); }
 
-FitResult Trainer::fit() { return impl_->fit(); }
+FitResult Trainer::fit() {
+  try {
+    return impl_->fit();
+  } catch (const c10::OutOfMemoryError& error) {  // outside of a step: the model's way to the GPU, a validation
+    const std::string text = error.what_without_backtrace();
+    throw Error(ExitCode::kOsResource,
+                Report{.what = "out of memory of the GPU",
+                       .got = text.substr(0, text.find('\n')),
+                       .fix = "parallel.shard parameters with several ranks, a smaller model, or in a task of your own "
+                              "a smaller score_batch()"});
+  }
+}
 
 FitResult Trainer::Impl::fit() {
   try {

@@ -26,6 +26,7 @@ namespace {
 constexpr int kPinned = -1;
 thread_local int current_device = 0;
 std::atomic<int> capability{90};
+std::atomic<void (*)(int device)> empty_cache{nullptr};
 std::atomic<std::int64_t> stream_delay{0};  // microseconds
 std::atomic<std::uint64_t> delay_seed{0};   // 0: all delays are the same
 constexpr std::int64_t kComputeDelays = 50;
@@ -210,7 +211,12 @@ void hide_memory() {
 }
 
 void set_capability(int ten_times) { capability.store(ten_times); }
+void set_cache(void (*empty)(int device)) { empty_cache.store(empty); }
+
 void leave_memory(std::size_t bytes) {
+  if (auto* const empty = empty_cache.load()) {
+    for (int device = 0; device < kDevices; ++device) empty(device);
+  }
   std::lock_guard lock(machine().mutex);
   for (int device = 0; device < kDevices; ++device) {
     machine().memory.at(static_cast<std::size_t>(device)) = used_memory(device) + bytes;

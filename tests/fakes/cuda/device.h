@@ -69,6 +69,9 @@ class Queue {
   std::thread worker_;
 };
 
+// A function that frees what a cache over the stand-in keeps on a device. leave_memory() calls it.
+void set_cache(void (*empty)(int device));
+
 // The queue of the stream; for the default stream, that of the current device.
 Queue& queue_of(cudaStream_t stream);
 int device_now();

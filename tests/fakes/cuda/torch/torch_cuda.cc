@@ -70,6 +70,15 @@ class Allocator final : public c10::Allocator {
     }
     return {data, new Block{key, data}, &drop, on};
   }
+  // Frees the blocks that nobody uses.
+  void empty(int device) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(free_, [&](const auto& block) {
+      const bool is_there = std::get<int>(block.first) == device;
+      if (is_there) cudaFree(block.second);
+      return is_there;
+    });
+  }
   at::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void*, const void*, std::size_t) const override { stand_in::die("an allocator copies"); }
 
@@ -92,16 +101,6 @@ class Allocator final : public c10::Allocator {
       stand_in::enqueue(handle_of(stream), overwrite);
     const std::lock_guard lock(mutex_);
     free_.emplace(block.key, block.data);
-  }
-
-  // Frees the blocks that nobody uses.
-  void empty(int device) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(free_, [&](const auto& block) {
-      const bool is_there = std::get<int>(block.first) == device;
-      if (is_there) cudaFree(block.second);
-      return is_there;
-    });
   }
 
   std::mutex mutex_;
@@ -413,6 +412,7 @@ void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 [[maybe_unused]] const bool kAllocates = [] {
   c10::SetAllocator(at::kCUDA, &allocator);
+  stand_in::set_cache([](int device) { allocator.empty(device); });
   at::setHostAllocator(at::kCUDA, &pinned_allocator);
   return true;
 }();
