@@ -5,14 +5,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "device/cuda.h"
 #include "device/kernels.h"
 #include "optim/option_checks.h"
 #include "optim/passes/control.h"
 #include "optim/passes/gradients.h"
 #include "reigen/base/error.h"
+#include "reigen/comm/call_list.h"
 #include "tensor/calls.h"
 
 namespace reigen::optim {
@@ -40,21 +39,18 @@ void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
   }
   const Gradients gradients = gradients_of(ranges);
   const at::Tensor squares = add_squares(gpu, gradients);
-  const std::int64_t chunks = squares.numel() / 2;
-  if (is_divided(ranges) && chunks > 0) {
+  if (is_divided(ranges)) {
     // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
     ranges.front().sharing().exchange([&](const Communicator& ranks) {
       auto* const sums = squares.mutable_data_ptr();
-      const Work added =
-          ranks.start_all_reduce(sums, sums, static_cast<std::size_t>(squares.numel()), DataType::kFloat64,
-                                 ReduceOp::kSum, {.tag = "squares of gradients", .after = tensor::stream_of(squares)});
-      tensor::wait_for(added, squares);
+      CallList calls;
+      calls.all_reduce(sums, sums, static_cast<std::size_t>(squares.numel()), DataType::kFloat64, ReduceOp::kSum,
+                       {.tag = "squares of gradients", .after = tensor::stream_of(squares)});
+      tensor::run_calls(ranks, calls, squares);
     });
   }
-  // Without gradients the norm is that of one chunk, which is 0.
-  const at::Tensor summed = chunks > 0 ? squares : at::zeros({2}, values_.options());
-  const device::FinishNormCall call{.squares = summed.const_data_ptr<double>(),
-                                    .count = std::max<std::int64_t>(chunks, 1),
+  const device::FinishNormCall call{.squares = squares.const_data_ptr<double>(),
+                                    .count = squares.numel() / 2,
                                     .max_norm = options_.max_norm,
                                     .control = values_.mutable_data_ptr()};
   device::check(device::kernels().finish_norm(&call, device::handle_of(tensor::stream_of(values_))),

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "tensor/flat/gradient_rows.h"
 
 namespace reigen::optim {
@@ -70,8 +72,8 @@ std::vector<DevicePart<kernels::NoStep>> device_parts(const Gradients& gradients
 }
 
 at::Tensor add_squares(const at::Device& gpu, const Gradients& gradients) {
-  at::Tensor squares = at::zeros({2 * static_cast<std::int64_t>(gradients.pieces.size())},
-                                 at::TensorOptions().dtype(at::kDouble).device(gpu));
+  const auto count = static_cast<std::int64_t>(std::max<std::size_t>(gradients.pieces.size(), 1));
+  const at::Tensor squares = at::zeros({2 * count}, at::TensorOptions().dtype(at::kDouble).device(gpu));
   run_on_device(gpu, kernels::Rule::kSquares, device_parts(gradients), {.squares = squares});
   return squares;
 }

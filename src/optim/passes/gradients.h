@@ -47,7 +47,7 @@ at::Device device_of(const std::vector<ParameterRange>& ranges);
 std::vector<DevicePart<kernels::NoStep>> device_parts(const Gradients& gradients);
 
 // On a GPU: enqueues the sums of squares of all pieces, and returns their place: fp64, two numbers for each piece, of
-// which the first is the sum. The numbers of other ranks' pieces are 0.
+// which the first is the sum. The numbers of other ranks' pieces are 0. Without a piece there is one place, which is 0.
 at::Tensor add_squares(const at::Device& gpu, const Gradients& gradients);
 
 }  // namespace reigen::optim

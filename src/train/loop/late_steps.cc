@@ -39,15 +39,13 @@ void LateSteps::finish(std::size_t unread, std::size_t unended) {
   }
 }
 
-void LateSteps::drop() { steps_.clear(); }
-
 void LateSteps::read(Step& step) {
   const auto numbers = step.numbers->wait();  // loss, sum of squares, factor, stopped
   const double loss = numbers[0];
   const bool stopped = numbers[3] != 0;
   step.own = step.batch->terms > 0 ? loss / static_cast<double>(step.batch->terms) : 0;
   step.noted.metrics.grad_norm = std::sqrt(numbers[1]);
-  // With shards of its own another rank may have stopped this step's norm.
+  // If this norm is finite and the step is reported for its norm, the norm of another rank is not finite.
   step.norm = std::isfinite(numbers[1]) ? HUGE_VAL : std::sqrt(numbers[1]);
   step.numbers.reset();
   step.sums = run_.world.allocate(kSums * sizeof(double));

@@ -36,7 +36,7 @@ class LateSteps {
   // Collective. Finishes all steps. Does nothing if there are none.
   void finish();
   // Forgets all steps, because the run goes back to a checkpoint.
-  void drop();
+  void drop() { steps_.clear(); }
 
  private:
   struct Step {
