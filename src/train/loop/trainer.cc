@@ -29,6 +29,7 @@
 #include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 #include "train/model/trained_model.h"
+#include "train/run/failure.h"
 #include "train/run/run.h"
 #include "train/run/step_times.h"
 #include "train/start/resume.h"
@@ -90,10 +91,9 @@ FitResult Trainer::fit() {
   try {
     return impl_->fit();
   } catch (const c10::OutOfMemoryError& error) {  // outside of a step: the model's way to the GPU, a validation
-    const std::string text = error.what_without_backtrace();
     throw Error(ExitCode::kOsResource,
                 Report{.what = "out of memory of the GPU",
-                       .got = text.substr(0, text.find('\n')),
+                       .got = first_line_of(error),
                        .fix = "parallel.shard parameters with several ranks, a smaller model, or in a task of your own "
                               "a smaller score_batch()"});
   }
@@ -272,8 +272,7 @@ void Trainer::Impl::step(const data::Batch& batch, double waited) {
     make_step(batch, waited);
   } catch (const c10::OutOfMemoryError& error) {
     abandon();
-    const std::string text = error.what_without_backtrace();
-    throw out_of_memory(text.substr(0, text.find('\n')), number, model.memory_of_layout(), run.config, batch.count);
+    throw out_of_memory(first_line_of(error), number, model.memory_of_layout(), run.config, batch.count);
   } catch (...) {
     abandon();
     throw;

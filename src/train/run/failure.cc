@@ -30,6 +30,11 @@ Failure plain(ExitCode code, const std::string& text) { return {.exit_code = sta
 
 }  // namespace
 
+std::string first_line_of(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, text.find('\n'));
+}
+
 Failure failure_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -49,16 +54,15 @@ Failure failure_of(const std::exception_ptr& error) {
                      dynamic_cast<const Timeout*>(&known) != nullptr;
     return failure;
   } catch (const c10::OutOfMemoryError& torch) {
-    const std::string text = torch.what_without_backtrace();
-    return plain(ExitCode::kOsResource, text.substr(0, text.find('\n')) + kFitIn);
+    return plain(ExitCode::kOsResource, first_line_of(torch) + kFitIn);
   } catch (const c10::Error& torch) {
     const std::string text = torch.what_without_backtrace();
     if (text.find("can't allocate memory") != std::string::npos ||
         text.find("not enough memory") != std::string::npos) {
-      return plain(ExitCode::kOsResource, "out of memory: " + text.substr(0, text.find('\n')) +
+      return plain(ExitCode::kOsResource, "out of memory: " + first_line_of(torch) +
                                               "\n  fix: use a smaller train.global_batch or fewer ranks");
     }
-    return plain(ExitCode::kBug, bug("LibTorch: " + text.substr(0, text.find('\n'))));
+    return plain(ExitCode::kBug, bug("LibTorch: " + first_line_of(torch)));
   } catch (const std::bad_alloc&) {
     return plain(ExitCode::kOsResource, "out of memory\n  fix: use a smaller train.global_batch or fewer ranks");
   } catch (const std::exception& unknown) {

@@ -5,6 +5,10 @@
 #include <exception>
 #include <string>
 
+namespace c10 {
+class Error;
+}  // namespace c10
+
 namespace reigen::train {
 
 struct Failure {
@@ -14,6 +18,9 @@ struct Failure {
   bool aftermath = false;  // a consequence of another rank's error, which that rank prints
   int lost_rank = -1;      // rank that died and cannot print anything; -1: none
 };
+
+// The first line of LibTorch's message: the lines after it are for its developers.
+std::string first_line_of(const c10::Error& error);
 
 // Translates an exception into exit code and text.
 Failure failure_of(const std::exception_ptr& error);
