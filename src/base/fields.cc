@@ -192,17 +192,27 @@ void throw_no_alternative(const std::string& name, const std::vector<std::string
                                .fix = "choose one of these"});
 }
 
+bool Field::is_none() const {
+  if (given != nullptr ? !given->contains(key) : is_unset()) return true;
+  const std::string set_to = text();
+  return set_to == none || (none.empty() && (set_to.empty() || (is_switch() && set_to == "false")));
+}
+
 void require_owned(const std::vector<Field>& rows) {
+  const auto allowed = [](const Field& row) {
+    return std::find(row.owners.begin(), row.owners.end(), *row.alternative) != row.owners.end();
+  };
   for (const Field& row : rows) {
-    if (row.owners.empty() || std::find(row.owners.begin(), row.owners.end(), *row.alternative) != row.owners.end())
-      continue;
-    const std::string text = row.text();
-    const bool told = row.given != nullptr ? row.given->contains(row.key) : !text.empty();
-    if (!told || text.empty() || text == row.none || (row.is_switch() && text == "false")) continue;
-    throw InvalidArgument(Report{
-        .what = fmt::format("{} = {}: {} has no {}", row.name(), text, *row.alternative, row.key),
-        .fix =
-            fmt::format("choose {} {}, or leave {} out", row.decided_by, fmt::join(row.owners, " or "), row.name())});
+    if (row.owners.empty() || row.is_none() || allowed(row)) continue;
+    throw InvalidArgument(Report{.what = fmt::format("{} = {}: {} {} has no {}", row.name(), row.text(), row.decided_by,
+                                                     *row.alternative, row.key),
+                                 .fix = fmt::format("choose {} {}, or leave {} out", row.decided_by,
+                                                    fmt::join(row.owners, " or "), row.name())});
+  }
+  for (const Field& row : rows) {
+    if (!row.required || !row.is_none() || !allowed(row)) continue;
+    throw InvalidArgument(Report{.what = fmt::format("{} = {} needs {}", row.decided_by, *row.alternative, row.name()),
+                                 .fix = fmt::format("set {}: {}", row.name(), row.meaning)});
   }
 }
 

@@ -13,8 +13,16 @@
 namespace reigen::config {
 namespace {
 
-void require(bool there, const std::string& what, const std::string& fix) {
-  if (!there) throw InvalidArgument(Report{.what = what, .fix = fix});
+// A combination of options that is refused.
+struct Conflict {
+  bool holds;
+  std::string what;
+  std::string fix = "leave one of the two out";
+};
+
+void refuse(const std::vector<Conflict>& conflicts) {
+  for (const Conflict& one : conflicts)
+    if (one.holds) throw InvalidArgument(Report{.what = one.what, .fix = one.fix});
 }
 
 bool keeps_errors(const parallel::AnyStrategy& strategy) {
@@ -25,60 +33,8 @@ bool keeps_errors(const parallel::AnyStrategy& strategy) {
   return keeps;
 }
 
-void check_optimization(const Config& config) {
-  const OptimConfig& optim = config.optim;
-  items_of("optim.no_decay", optim.no_decay);
-  items_of("optim.no_adapt", optim.no_adapt);
-  lr_factors_of(optim);
-  const std::string& schedule = optim.schedule.name;
-  optim.schedule.visit([&](const auto& kind) {
-    const optim::ScheduleOptions& o = kind.options;
-    require(schedule != "step" || o.step_size > 0, "optim.schedule = step needs optim.step_size",
-            "set optim.step_size to the steps between two factors");
-    require(schedule != "multi_step" || !o.milestones.empty(), "optim.schedule = multi_step needs optim.milestones",
-            "set optim.milestones, for example to 1000,2000");
-    require(schedule != "warmup_stable_decay" || o.decay_steps > 0 || optim.schedule.given.contains("decay_steps"),
-            "optim.schedule = warmup_stable_decay needs optim.decay_steps",
-            "set optim.decay_steps, for example to a tenth of the steps");
-  });
-  require(optim.lr_scaling == "none" || optim.base_batch.has_value(),
-          fmt::format("optim.lr_scaling = {} needs optim.base_batch", optim.lr_scaling),
-          "set optim.base_batch to the batch for which optim.lr was found");
-  require(optim.lr_scaling != "none" || !optim.base_batch.has_value(),
-          "optim.base_batch is set, but optim.lr_scaling is none", "set optim.lr_scaling to linear or sqrt");
-  const bool fp64 = config.train.precision == "fp64";
-  optim.rule.visit([&](const auto& rule) {
-    if constexpr (requires { rule.nesterov; }) {
-      require(!rule.nesterov || rule.momentum > 0, "optim.nesterov needs optim.momentum",
-              "set optim.momentum, for example to 0.9");
-      require(!optim.rule.given.contains("dampening") || rule.momentum > 0, "optim.dampening needs optim.momentum",
-              "set optim.momentum, for example to 0.9");
-      require(!rule.bf16_states || rule.momentum > 0, "optim.bf16_states: sgd without optim.momentum has no state",
-              "leave optim.bf16_states out");
-    }
-    if constexpr (requires { rule.bf16_states; })
-      require(!rule.bf16_states || !fp64, "optim.bf16_states does not go with train.precision fp64",
-              "leave one of them out");
-    if constexpr (requires { rule.amsgrad; })
-      require(!rule.bf16_states || !rule.amsgrad, "optim.bf16_states and optim.amsgrad do not go together",
-              "leave one of them out");
-  });
-  require(!config.train.loss_scale || config.train.precision == "fp16", "train.loss_scale needs train.precision fp16",
-          "leave it out");
-  const std::string& not_finite = config.train.not_finite;
-  // `forgets` is false for strategies that keep parts of earlier gradients, and for strategies with which each rank
-  // steps with its own gradients.
-  const bool forgets = !keeps_errors(config.parallel.strategy) && !acts_on_weights(config.parallel.strategy);
-  require(not_finite == "stop" || forgets,
-          fmt::format("train.not_finite = {} does not go with parallel.strategy {}", not_finite,
-                      config.parallel.strategy.name),
-          "leave one of them out; plain, bf16 and fp16 go with it");
-  require(not_finite != "rollback" || config.checkpoint.every_steps > 0,
-          "train.not_finite = rollback needs checkpoint.every_steps", "set it to the steps that may be lost");
-}
-
 // The options that make lets_gradients_stay() false, as text: "parallel.bucket_mb 5, parallel.overlap false".
-std::string set_for_travelling(const ParallelConfig& config) {
+std::string set_for_buckets(const ParallelConfig& config) {
   const ParallelConfig usual;
   std::vector<std::string> set;
   if (config.strategy.name != usual.strategy.name) set.push_back("parallel.strategy " + config.strategy.name);
@@ -87,69 +43,72 @@ std::string set_for_travelling(const ParallelConfig& config) {
   return fmt::format("{}", fmt::join(set, ", "));
 }
 
-void require_strategy(const Config& config) {
+void check_optimization(const Config& config) {
+  const OptimConfig& optim = config.optim;
+  items_of("optim.no_decay", optim.no_decay);
+  items_of("optim.no_adapt", optim.no_adapt);
+  lr_factors_of(optim);
+  optim.schedule.visit([](const auto&) {});  // throws for a name that a program has misspelled
+  optim.rule.visit([&](const auto& rule) {
+    if constexpr (requires { rule.nesterov; }) {
+      const bool dampened = optim.rule.given.contains("dampening");
+      const std::string fix = "set optim.momentum, for example to 0.9";
+      refuse({{rule.nesterov && rule.momentum == 0, "optim.nesterov needs optim.momentum", fix},
+              {dampened && rule.momentum == 0, "optim.dampening needs optim.momentum", fix},
+              {rule.bf16_states && rule.momentum == 0,
+               "optim.bf16_states needs optim.momentum: sgd without it has no state", fix}});
+    }
+    if constexpr (requires { rule.bf16_states; })
+      refuse({{rule.bf16_states && config.train.precision == "fp64",
+               "optim.bf16_states and train.precision fp64 do not go together"}});
+    if constexpr (requires { rule.amsgrad; })
+      refuse({{rule.bf16_states && rule.amsgrad, "optim.bf16_states and optim.amsgrad do not go together"}});
+  });
   const parallel::AnyStrategy& strategy = config.parallel.strategy;
-  if (keeps_errors(strategy) && config.train.precision == "fp16") {
-    throw InvalidArgument(
-        Report{.what = fmt::format("train.precision fp16 and parallel.strategy {} do not go together", strategy.name),
-               .got = "gradients that carry a loss scale, of which some is kept for later steps with another scale",
-               .fix = "choose train.precision bf16, or another strategy"});
-  }
+  const std::string& not_finite = config.train.not_finite;
+  // These strategies keep parts of earlier gradients, or let each rank step with its own gradients.
+  const bool remembers = keeps_errors(strategy) || acts_on_weights(strategy);
+  refuse(
+      {{not_finite != "stop" && remembers,
+        fmt::format("train.not_finite {} and parallel.strategy {} do not go together", not_finite, strategy.name),
+        "leave one of them out; the strategies plain, bf16 and fp16 go with it"},
+       {not_finite == "rollback" && config.checkpoint.every_steps == 0,
+        "train.not_finite rollback needs checkpoint.every_steps", "set it to the number of steps that may be lost"}});
 }
 
-void require_shard(const Config& config) {
+void check_parallel(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   const std::string& shard = parallel.shard;
-  const std::string& strategy = parallel.strategy.name;
-  const bool divides_weights = shard == "parameters";
-  const bool divides_gradients = shard == "gradients" || divides_weights;
-  if ((divides_gradients || shard == "optimizer") && acts_on_weights(parallel.strategy)) {
-    throw InvalidArgument(
-        Report{.what = fmt::format("parallel.shard {} and parallel.strategy {} do not go together", shard, strategy),
-               .got = "a strategy by which ranks' weights differ between steps, and weights that ranks have together",
-               .fix = "leave one of the two out"});
-  }
-  const auto refuse = [&](bool bad, const std::string& what, const std::string& got, const std::string& expected,
-                          const std::string& fix) {
-    if (bad) throw InvalidArgument(Report{.what = what, .got = got, .expected = expected, .fix = fix});
+  const std::string strategy = "parallel.strategy " + parallel.strategy.name;
+  const auto apart = [&](const std::string& other, const char* why) {
+    return fmt::format("parallel.shard {} and {} do not go together: {}", shard, other, why);
   };
-  const std::string got_shard = "parallel.shard " + shard;
-  refuse(shard == "gradients" && !lets_gradients_stay(parallel),
-         "parallel.shard gradients and options of gradients that travel do not go together",
-         set_for_travelling(parallel), "none: each rank averages its share in its step",
-         "leave it out, or choose parallel.shard optimizer or none");
-  refuse(divides_weights && strategy != "plain", "parallel.shard parameters and a strategy do not go together",
-         "parallel.strategy " + strategy, "none: each rank averages its share",
-         "leave it out, or choose parallel.shard optimizer or none");
-  refuse(parallel.replicas > 1 && (shard == "none" || shard == "auto"),
-         "parallel.replicas is for ranks that divide what they hold", got_shard, "optimizer, gradients or parameters",
-         "leave it out, or choose one of these");
-  refuse(!parallel.reshard_after_forward && !divides_weights,
-         "parallel.reshard_after_forward false is for parallel.shard parameters", got_shard, "",
-         "leave it out, or choose parallel.shard parameters");
-  refuse(parallel.reshard_to > 0 && !(divides_weights && parallel.reshard_after_forward),
-         fmt::format("parallel.reshard_to {} is for weights that leave", parallel.reshard_to),
-         fmt::format("{}, parallel.reshard_after_forward {}", got_shard, parallel.reshard_after_forward),
-         "parallel.shard parameters, parallel.reshard_after_forward true", "leave it out, or choose these");
-  const auto for_what_is_divided = [&](const std::string& option, bool set, bool fits, const char* expected) {
-    refuse(set && !fits, option + " is for what ranks divide", got_shard, fmt::format("parallel.shard {}", expected),
-           "leave it out, or choose that");
-  };
-  for_what_is_divided("parallel.gather_type " + parallel.gather_type, parallel.gather_type != "own", divides_weights,
-                      "parameters");
-  for_what_is_divided("parallel.reduce_type " + parallel.reduce_type, parallel.reduce_type != "own", divides_gradients,
-                      "gradients or parameters");
-  for_what_is_divided(fmt::format("parallel.unit_size {}", parallel.unit_size), parallel.unit_size > 0,
-                      divides_gradients, "gradients or parameters");
+  const bool divides = shard == "optimizer" || shard == "gradients" || shard == "parameters";
+  const std::string buckets = set_for_buckets(parallel);
+  refuse(
+      {{keeps_errors(parallel.strategy) && config.train.precision == "fp16",
+        fmt::format("train.precision fp16 and {} do not go together: the strategy keeps errors of gradients for later "
+                    "steps, which have another loss scale",
+                    strategy),
+        "choose train.precision bf16, or another strategy"},
+       {divides && acts_on_weights(parallel.strategy),
+        apart(strategy, "with this strategy each rank has weights of its own")},
+       {shard == "gradients" && !buckets.empty(),
+        apart(buckets, "each rank averages its share of the gradients in its step"),
+        fmt::format("leave {} out, or choose parallel.shard optimizer or none", buckets)},
+       {shard == "parameters" && parallel.strategy.name != "plain",
+        apart(strategy, "each rank averages its share of the gradients"),
+        "choose parallel.strategy plain, or parallel.shard optimizer or none"},
+       {parallel.reshard_to > 0 && !parallel.reshard_after_forward,
+        "parallel.reshard_to needs parallel.reshard_after_forward true"}});
 }
 
 }  // namespace
 
 std::vector<std::string> items_of(const std::string& key, const std::string& list) {
   std::vector<std::string> items = base::split(list, ',');
-  for (const std::string& item : items) {
-    require(!item.empty(), fmt::format("{} = {}: an item is empty", key, list), "separate the items by one comma each");
-  }
+  const bool has_empty = std::find(items.begin(), items.end(), "") != items.end();
+  refuse({{has_empty, fmt::format("{} = {}: an item is empty", key, list), "separate the items by one comma each"}});
   return items;
 }
 
@@ -159,15 +118,15 @@ std::vector<std::pair<std::string, double>> lr_factors_of(const OptimConfig& con
     const auto equals = item.rfind('=');
     const bool has_name = equals != std::string::npos && equals > 0;
     const double factor = has_name ? base::parse<double>(std::string_view(item).substr(equals + 1)).value_or(-1) : -1;
-    require(factor >= 0 && !std::isinf(factor),
-            fmt::format("optim.lr_factors: {} is no name with a factor of at least 0", item),
-            "write items as head.*=10, separated by commas");
+    refuse({{!(factor >= 0) || std::isinf(factor),
+             fmt::format("optim.lr_factors: {} is no name with a factor of at least 0", item),
+             "write items as head.*=10, separated by commas"}});
     factors.emplace_back(item.substr(0, equals), factor);
   }
   return factors;
 }
 
-bool lets_gradients_stay(const ParallelConfig& config) { return set_for_travelling(config).empty(); }
+bool lets_gradients_stay(const ParallelConfig& config) { return set_for_buckets(config).empty(); }
 
 bool acts_on_weights(const parallel::AnyStrategy& strategy) {
   bool acts = false;
@@ -178,14 +137,6 @@ bool acts_on_weights(const parallel::AnyStrategy& strategy) {
       acts = requires { options.kOfWeights; };
   });
   return acts;
-}
-
-void require_optimization(const Config& config) {
-  OptimConfig copy = config.optim;
-  Fields rows;
-  describe(rows, copy);
-  require_owned(rows.rows);
-  check_optimization(config);
 }
 
 std::optional<Device> device_of(const TrainConfig& config) {
@@ -200,13 +151,21 @@ std::optional<Device> device_of(const TrainConfig& config) {
   }
 }
 
+void require_optimization(const Config& config) {
+  Config copy = config;
+  Fields rows;
+  describe(rows, copy.optim);
+  describe(rows, copy.train);
+  require_owned(rows.rows);
+  check_optimization(config);
+}
+
 void require_consistent(const Config& config) {
   Config copy = config;
   require_owned(fields(copy));
   device_of(config.train);
   check_optimization(config);
-  require_strategy(config);
-  require_shard(config);
+  check_parallel(config);
 }
 
 }  // namespace reigen::config

@@ -37,9 +37,13 @@ const Value& own_value(const ModelConfig& own, const std::string& key) {
   return *value;
 }
 
-// The meaning of an option. If only some alternatives have the option, their names come first: "for sgd, lars: ".
+// The meaning of an option. If only some values of another option allow it, they come first: "for sgd, lars: " for
+// optimizers, "with shard parameters: " for others.
 std::string meaning_of(const Field& field) {
-  return field.owners.empty() ? field.meaning : fmt::format("for {}: {}", fmt::join(field.owners, ", "), field.meaning);
+  if (field.owners.empty()) return field.meaning;
+  const std::string decider = field.decided_by.substr(field.decided_by.find('.') + 1);
+  return fmt::format("{}{}: {}", decider == "name" ? "for " : fmt::format("with {} ", decider),
+                     fmt::join(field.owners, ", "), field.meaning);
 }
 
 // Adds option and meaning in two columns for a terminal of 80 columns. A long option gets a line of its own.

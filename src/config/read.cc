@@ -1,15 +1,14 @@
 // Reads a configuration from flags, variables and TOML; all three use the one table of fields.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <toml++/toml.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -53,10 +52,13 @@ std::vector<std::string> names_of(const std::vector<Field>& table, const Name& n
                                  const std::vector<std::string>& known, const char* prefix = "",
                                  ExitCode code = ExitCode::kConfiguration) {
   const std::string near = base::nearest(word, known);
-  throw InvalidArgument(
-      Report{.what = what,
-             .fix = near.empty() ? "--help lists the options" : fmt::format("did you mean {}{}?", prefix, near)},
-      code);
+  const std::string fix = near.empty() ? "--help lists the options" : fmt::format("did you mean {}{}?", prefix, near);
+  throw InvalidArgument(Report{.what = what, .fix = fix}, code);
+}
+
+[[noreturn]] void refuse_usage(const std::string& what) {
+  const char* const fix = "options are written --section.key value; --help lists them";
+  throw InvalidArgument(Report{.what = what, .fix = fix}, ExitCode::kUsage);
 }
 
 // ---- TOML
@@ -66,28 +68,24 @@ std::string place(const std::string& path, const toml::source_region& source) {
 }
 
 std::string read_whole(const std::string& path) {
-  struct stat status = {};
-  if (::stat(path.c_str(), &status) != 0) {
-    const int error = errno;
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(path, error);
+  std::string text(kFileMax + 1, '\0');
+  if (is_file) {
+    std::ifstream in(path, std::ios::binary);
+    if (!in || in.read(text.data(), kFileMax + 1).bad()) error.assign(errno, std::generic_category());
+    text.resize(static_cast<std::size_t>(in.gcount()));
+  }
+  if (error) {
     throw IoError(Report{.what = fmt::format("cannot read the configuration file {}", path),
-                         .got = base::errno_text(error),
-                         .fix = "give --config an existing TOML file"},
-                  base::exit_code_of_errno(error));
+                         .got = base::errno_text(error.value()),
+                         .fix = "give --config a TOML file that exists and that you may read"},
+                  base::exit_code_of_errno(error.value()));
   }
-  if (!S_ISREG(status.st_mode) || static_cast<std::size_t>(status.st_size) > kFileMax) {
-    throw DataError(Report{.what = fmt::format("{} is no configuration file", path),
-                           .got = S_ISREG(status.st_mode) ? format_bytes(static_cast<std::uint64_t>(status.st_size))
-                                                          : "not a regular file",
-                           .expected = fmt::format("a TOML file of at most {}", format_bytes(kFileMax))});
-  }
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in) {
-    throw IoError(
-        Report{.what = fmt::format("cannot read the configuration file {}", path), .fix = "check its permissions"},
-        errno == EACCES ? ExitCode::kPermission : ExitCode::kIo);
-  }
-  return text;
+  if (is_file && text.size() <= kFileMax) return text;
+  throw DataError(Report{.what = fmt::format("{} is no configuration file", path),
+                         .got = is_file ? "a larger file" : "not a regular file",
+                         .expected = fmt::format("a TOML file of at most {}", format_bytes(kFileMax))});
 }
 
 std::string text_of(const toml::node& node) {
@@ -108,10 +106,9 @@ bool fits(const Field& field, const toml::node& node) {
 }
 
 void read_file(const std::string& path, const std::vector<Field>& table) {
-  const std::string text = read_whole(path);
   toml::table root;
   try {
-    root = toml::parse(text, path);
+    root = toml::parse(read_whole(path), path);
   } catch (const toml::parse_error& error) {
     throw InvalidArgument(Report{.what = fmt::format("{}: {}", place(path, error.source()), error.description()),
                                  .fix = "write sections and keys as --print-config does"});
@@ -134,10 +131,10 @@ void read_file(const std::string& path, const std::vector<Field>& table) {
     }
     for (const auto& [key, node] : *entries.as_table()) {
       const std::string name = section + "." + std::string(key.str());
+      const std::string origin = place(path, node.source());
       const Field* field = find(table, name);
       if (field == nullptr)
         refuse_unknown(fmt::format("{}: unknown key {}", place(path, key.source()), name), name, names);
-      const std::string origin = place(path, node.source());
       if (!fits(*field, node)) refuse(*field, node.is_string() ? quote_toml(text_of(node)) : text_of(node), origin);
       set(*field, text_of(node), origin);
     }
@@ -174,40 +171,34 @@ struct Flag {
   std::string value = {};
 };
 
+[[noreturn]] void refuse_flag(const std::string& flag, const std::vector<Field>& table) {
+  auto known = names_of(table, [](const Field& field) { return field.name(); });
+  known.insert(known.end(), {"help", "config", "print-config"});
+  const std::string bare = flag.substr(std::min(flag.size(), flag.find_first_not_of('-')));
+  refuse_unknown(fmt::format("unknown option {}", flag), bare, known, "--", ExitCode::kUsage);
+}
+
 // Throws for a word that is no flag, and for a flag without its value. `--run.save_initial` without a value means true.
 std::vector<Flag> flags_of(const std::vector<std::string>& arguments, const std::vector<Field>& table) {
-  constexpr std::array kWithout = {"--help", "-h", "--print-config"};
-  constexpr std::array kOthers = {"--config", "-n"};
   std::vector<Flag> flags;
-  for (std::size_t at = 0; at < arguments.size(); ++at) {
-    const std::string& word = arguments[at];
-    const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
-    Flag flag{.name = word.substr(0, equals)};
-    if (word.starts_with("--")) flag.field = find(table, flag.name.substr(2));
-    const bool alone = std::find(kWithout.begin(), kWithout.end(), flag.name) != kWithout.end();
-    if (flag.field == nullptr && !alone && std::find(kOthers.begin(), kOthers.end(), flag.name) == kOthers.end()) {
-      const bool is_flag = word.starts_with('-');
-      if (!is_flag) {
-        throw InvalidArgument(Report{.what = fmt::format("unknown argument {}", word),
-                                     .fix = "options are written --section.key value; --help lists them"},
-                              ExitCode::kUsage);
-      }
-      auto known = names_of(table, [](const Field& field) { return field.name(); });
-      for (const char* other : {"help", "config", "print-config"}) known.emplace_back(other);
-      const std::string bare = flag.name.substr(std::min(flag.name.size(), flag.name.find_first_not_of('-')));
-      refuse_unknown(fmt::format("unknown option {}", flag.name), bare, known, "--", ExitCode::kUsage);
-    }
-    const bool is_last = at + 1 == arguments.size();
+  for (auto word = arguments.begin(); word != arguments.end(); ++word) {
+    const std::size_t equals = word->starts_with("--") ? word->find('=') : std::string::npos;
+    Flag flag{.name = word->substr(0, equals)};
+    if (word->starts_with("--")) flag.field = find(table, flag.name.substr(2));
+    const bool takes_value = flag.field != nullptr || flag.name == "--config" || flag.name == "-n";
+    const bool stands_alone = flag.name == "--help" || flag.name == "-h" || flag.name == "--print-config";
+    if (!word->starts_with('-')) refuse_usage(fmt::format("unknown argument {}", *word));
+    if (!takes_value && !stands_alone) refuse_flag(flag.name, table);
+    const auto next = word + 1;
     if (equals != std::string::npos) {
-      flag.value = word.substr(equals + 1);
-    } else if (flag.field != nullptr && flag.field->is_switch() && (is_last || arguments[at + 1].starts_with('-'))) {
+      flag.value = word->substr(equals + 1);
+    } else if (flag.field != nullptr && flag.field->is_switch() &&
+               (next == arguments.end() || next->starts_with('-'))) {
       flag.value = "true";
-    } else if (!alone && is_last) {
-      throw InvalidArgument(
-          Report{.what = fmt::format("{} needs a value", flag.name), .fix = "--help lists the options"},
-          ExitCode::kUsage);
-    } else if (!alone) {
-      flag.value = arguments[++at];
+    } else if (takes_value) {
+      if (next == arguments.end()) refuse_usage(fmt::format("{} needs a value", flag.name));
+      flag.value = *next;
+      word = next;
     }
     flags.push_back(std::move(flag));
   }

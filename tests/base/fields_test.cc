@@ -189,11 +189,37 @@ TEST(AlternativesOf, WhatTheOneThatHoldsLacksIsRefused) {
     require_owned(rows_of(way));
     ADD_FAILURE();
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("trip.gears = 3: drive has no gears"));
+    EXPECT_THAT(error.what(), HasSubstr("trip.gears = 3: trip.way drive has no gears"));
     EXPECT_THAT(error.what(), HasSubstr("choose trip.way ride, or leave trip.gears out"));
   }
   way.name = "ride";
   require_owned(rows_of(way));
+}
+
+// An option of a struct that is no alternative: only some values of another option allow it.
+TEST(AlternativesOf, AnOptionMayBelongToSomeValuesOfAnother) {
+  std::string fuel = "none";
+  std::int64_t tank = 0;
+  const auto refusal = [&] {
+    Fields fields("trip");
+    fields.add("fuel", fuel, {"none", "petrol"}, "what it burns");
+    fields.add("tank", tank, at_least(0), "litres").only_for({"petrol"}, fuel, "trip.fuel", "0").required = true;
+    try {
+      require_owned(fields.rows);
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(), "");
+  tank = 40;
+  EXPECT_THAT(refusal(),
+              ::testing::AllOf(HasSubstr("trip.tank = 40: trip.fuel none has no tank"), HasSubstr("trip.fuel petrol")));
+  fuel = "petrol";
+  EXPECT_EQ(refusal(), "");
+  tank = 0;
+  EXPECT_THAT(refusal(),
+              ::testing::AllOf(HasSubstr("trip.fuel = petrol needs trip.tank"), HasSubstr("set trip.tank: litres")));
 }
 
 TEST(AlternativesOf, ANameThatIsNoneIsRefused) {

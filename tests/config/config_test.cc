@@ -304,14 +304,24 @@ TEST_F(ConfigTest, HelpWinsOverErrors) {
   EXPECT_EQ(read({"-n", "3"}).ranks, 3);
 }
 
+struct Refusal {
+  std::vector<std::string> arguments;
+  std::string what;
+  std::string fix;
+};
+
+void expect_refused(const std::vector<Refusal>& cases) {
+  for (const Refusal& c : cases) {
+    const Failure failure = failure_of(c.arguments);
+    EXPECT_EQ(failure.code, ExitCode::kConfiguration) << failure.text;
+    EXPECT_THAT(failure.text, ::testing::AllOf(HasSubstr(c.what), HasSubstr(c.fix)));
+  }
+}
+
 TEST_F(ConfigTest, OptionsThatAnOptimizerLacksAreRefusedNamingThoseThatHaveThem) {
-  const struct {
-    std::vector<std::string> arguments;
-    std::string what;
-    std::string fix;
-  } kCases[] = {
+  expect_refused({
       {{"--optim.momentum", "0.9"}, "adamw has no momentum", "choose optim.name sgd or rmsprop or lars"},
-      {{"--optim.nesterov", "--optim.name", "lion"}, "optim.nesterov = true: lion has no nesterov", "sgd"},
+      {{"--optim.nesterov", "--optim.name", "lion"}, "optim.nesterov = true: optim.name lion has no nesterov", "sgd"},
       {{"--optim.beta1", "0.8", "--optim.name", "sgd"}, "sgd has no beta1", "adamw or adam or lion or lamb"},
       {{"--optim.beta2", "0.8", "--optim.name", "lars"}, "lars has no beta2", "lion"},
       {{"--optim.eps", "1e-6", "--optim.name", "lion"}, "lion has no eps", "rmsprop"},
@@ -325,22 +335,33 @@ TEST_F(ConfigTest, OptionsThatAnOptimizerLacksAreRefusedNamingThoseThatHaveThem)
       {{"--optim.gamma", "0.5"}, "constant has no gamma", "choose optim.schedule step or multi_step"},
       {{"--optim.min_lr_factor", "0", "--optim.schedule", "one_cycle"}, "one_cycle has no min_lr_factor", "cosine"},
       {{"--optim.milestones", "3", "--optim.schedule", "step"}, "step has no milestones", "multi_step"},
-      {{"--optim.schedule", "step"}, "needs optim.step_size", "set optim.step_size"},
-      {{"--optim.schedule", "multi_step"}, "needs optim.milestones", "1000,2000"},
+      {{"--optim.schedule", "step"}, "optim.schedule = step needs optim.step_size", "set optim.step_size: "},
+      {{"--optim.schedule", "multi_step"}, "optim.schedule = multi_step needs optim.milestones", "1000,2000"},
       {{"--optim.schedule", "multi_step", "--optim.milestones", "3,2"}, "must be steps in rising order", ""},
       {{"--optim.schedule", "warmup_stable_decay"}, "needs optim.decay_steps", ""},
-      {{"--optim.lr_scaling", "linear"}, "needs optim.base_batch", ""},
-      {{"--optim.base_batch", "256"}, "optim.lr_scaling is none", ""},
+      {{"--optim.lr_scaling", "linear"}, "optim.lr_scaling = linear needs optim.base_batch", "set optim.base_batch: "},
+      {{"--optim.base_batch", "256"},
+       "optim.lr_scaling none has no base_batch",
+       "choose optim.lr_scaling linear or sqrt"},
+      {{"--train.loss_scale", "8"}, "train.precision fp32 has no loss_scale", "choose train.precision fp16"},
       {{"--optim.name", "sgd", "--optim.nesterov"}, "optim.nesterov needs optim.momentum", ""},
-      {{"--optim.bf16_states", "--train.precision", "fp64"}, "does not go with train.precision fp64", ""},
+      {{"--optim.bf16_states", "--train.precision", "fp64"},
+       "train.precision fp64 do not go together",
+       "leave one of the two out"},
       {{"--optim.bf16_states", "--optim.amsgrad"}, "do not go together", ""},
-      {{"--optim.bf16_states", "--optim.name", "sgd"}, "without optim.momentum has no state", ""},
+      {{"--optim.bf16_states", "--optim.name", "sgd"}, "needs optim.momentum: sgd without it has no state", "0.9"},
       {{"--optim.no_decay", "a,,b"}, "optim.no_decay = a,,b: an item is empty", ""},
       {{"--optim.lr_factors", "head"}, "head is no name with a factor", "head.*=10"},
       {{"--optim.lr_factors", "head=-1"}, "head=-1 is no name with a factor", ""},
       {{"--optim.beta1", "1"}, "optim.beta1 = 1: must be a number of at least 0", ""},
       {{"--optim.ema_decay", "1"}, "optim.ema_decay = 1: must be", ""},
       {{"--train.clip_norm", "-1"}, "train.clip_norm = -1: must be", ""},
+      {{"--train.precision", "fp8"}, "train.precision = fp8: must be", "bf16"},
+  });
+}
+
+TEST_F(ConfigTest, OptionsThatAStrategyOrAShardLacksAreRefused) {
+  expect_refused({
       {{"--parallel.every", "4"}, "plain has no every", "local_sgd or hierarchical_sgd or diloco"},
       {{"--parallel.topology", "exponential", "--parallel.strategy", "top_k"}, "top_k has no topology", "gossip"},
       {{"--parallel.matrix_rank", "0", "--parallel.strategy", "power_sgd"}, "parallel.matrix_rank = 0: must be", ""},
@@ -348,23 +369,29 @@ TEST_F(ConfigTest, OptionsThatAnOptimizerLacksAreRefusedNamingThoseThatHaveThem)
       {{"--parallel.strategy", "gosip"}, "parallel.strategy = gosip: must be", "gossip"},
       {{"--parallel.strategy", "one_bit", "--train.precision", "fp16"}, "do not go together", "bf16"},
       {{"--parallel.shard", "optimizer", "--parallel.strategy", "local_sgd"}, "do not go together", "one of the two"},
-      {{"--parallel.unit_size", "1000"}, "unit_size 1000 is for what ranks divide", "or choose that"},
-      {{"--parallel.reshard_to", "2"}, "reshard_to 2 is for weights that leave", "or choose these"},
-      {{"--parallel.gather_type", "bf16"}, "gather_type bf16 is for what ranks divide", "or choose that"},
+      {{"--parallel.unit_size", "1000"},
+       "parallel.unit_size = 1000: parallel.shard auto has no unit_size",
+       "choose parallel.shard gradients or parameters, or leave parallel.unit_size out"},
+      {{"--parallel.reshard_to", "2"}, "parallel.shard auto has no reshard_to", "choose parallel.shard parameters"},
+      {{"--parallel.reshard_after_forward", "false"}, "parallel.shard auto has no reshard_after_forward", "parameters"},
+      {{"--parallel.replicas", "2"}, "parallel.shard auto has no replicas", "optimizer or gradients or parameters"},
+      {{"--parallel.shard", "parameters", "--parallel.reshard_to", "2", "--parallel.reshard_after_forward", "false"},
+       "parallel.reshard_to needs parallel.reshard_after_forward true",
+       "leave one of the two out"},
+      {{"--parallel.shard", "parameters", "--parallel.strategy", "bf16"},
+       "parallel.shard parameters and parallel.strategy bf16 do not go together",
+       "choose parallel.strategy plain"},
+      {{"--parallel.gather_type", "bf16"},
+       "parallel.shard auto has no gather_type",
+       "choose parallel.shard parameters"},
       {{"--parallel.shard", "gradients", "--parallel.gather_type", "bf16"},
-       "gather_type bf16 is for what ranks divide",
-       "or choose that"},
-      {{"--parallel.reduce_type", "fp16"}, "reduce_type fp16 is for what ranks divide", "or choose that"},
+       "parallel.gather_type = bf16: parallel.shard gradients has no gather_type",
+       "choose parallel.shard parameters"},
+      {{"--parallel.reduce_type", "fp16"}, "parallel.shard auto has no reduce_type", "gradients or parameters"},
       {{"--parallel.shard", "gradients", "--parallel.bucket_mb", "5"},
-       "got: parallel.bucket_mb 5   expected",
-       "optimizer"},
-      {{"--train.precision", "fp8"}, "train.precision = fp8: must be", "bf16"},
-  };
-  for (const auto& c : kCases) {
-    const Failure failure = failure_of(c.arguments);
-    EXPECT_EQ(failure.code, ExitCode::kConfiguration) << failure.text;
-    EXPECT_THAT(failure.text, ::testing::AllOf(HasSubstr(c.what), HasSubstr(c.fix)));
-  }
+       "parallel.shard gradients and parallel.bucket_mb 5 do not go together",
+       "choose parallel.shard optimizer or none"},
+  });
 }
 
 TEST_F(ConfigTest, EveryOptimizerTakesItsOptionsAndTheyReadBack) {
@@ -418,6 +445,18 @@ TEST_F(ConfigTest, ANameThatIsNoneIsRefusedHoweverItCame) {
     spoil(program);
     EXPECT_THROW(read_command_line(program, {}, {}), InvalidArgument);
   }
+}
+
+// The values that an option has by default are allowed with every value of the option that decides about it.
+TEST_F(ConfigTest, DefaultsOfOptionsThatBelongToAnotherValueAreAllowed) {
+  EXPECT_EQ(
+      failure_of({"--parallel.gather_type", "own", "--parallel.reduce_type", "own", "--parallel.unit_size", "0",
+                  "--parallel.replicas", "1", "--parallel.reshard_to", "0", "--parallel.reshard_after_forward", "true"})
+          .code,
+      ExitCode::kOk);
+  const std::string help = help_text(Config{});
+  EXPECT_THAT(help, HasSubstr("with shard parameters: "));
+  EXPECT_THAT(help, HasSubstr("for sgd, rmsprop, lars: "));
 }
 
 // Adasum of gradients keeps the ranks' weights equal, so they may be sharded. Adasum of steps does not.

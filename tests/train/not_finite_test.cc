@@ -190,11 +190,11 @@ TEST_F(TrainerTest, ThereMustBeAWayBack) {
   run.checkpoint.every_steps = 0;
   run.run.dir = (root_ / "never").string();
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
-  EXPECT_THAT(failure_text_, HasSubstr("train.not_finite = rollback needs checkpoint.every_steps"));
+  EXPECT_THAT(failure_text_, HasSubstr("train.not_finite rollback needs checkpoint.every_steps"));
   run.train.not_finite = "skip";
   run.parallel.strategy = parallel::PowerSgdOptions{};
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
-  EXPECT_THAT(failure_text_, HasSubstr("train.not_finite = skip does not go with parallel.strategy power_sgd"));
+  EXPECT_THAT(failure_text_, HasSubstr("train.not_finite skip and parallel.strategy power_sgd do not go together"));
 }
 
 // A run after a rollback can be stopped and resumed, and config.toml has the options of its start.

@@ -23,7 +23,7 @@
 
 namespace reigen {
 
-// The values that a number may have. Whether it must be a whole number follows from the member's type.
+// The values that a numeric member may have. Whether the value must be a whole number follows from the member's type.
 struct Range {
   static constexpr double kNone = 1e300;  // stands for "no limit"
 
@@ -49,41 +49,47 @@ struct Chosen {
 
 // One row of the table.
 struct Field {
-  // A pointer to the member. A vector holds steps in ascending order. Milliseconds are written as text in seconds.
+  // A pointer to the member. A vector holds numbers of training steps in ascending order. The text of milliseconds is a
+  // number of seconds.
   using Value = std::variant<bool*, int*, std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
                              std::optional<double>*, std::string*, std::vector<std::int64_t>*,
                              std::chrono::milliseconds*, Chosen>;
 
-  std::string section;  // "optim"
-  std::string key;      // "lr"
+  std::string section;  // for example "optim"
+  std::string key;      // for example "lr"
   Value value;
   std::string meaning;  // the text for --help
   Range range = {};
-  std::vector<std::string> choices = {};  // allowed values of a text or an enumeration; empty: any text
+  std::vector<std::string> choices = {};  // allowed values of a text or an enumeration; if empty, any text is allowed
   bool may_differ = false;                // whether the value may differ between ranks
   bool own_section = false;               // whether the section is defined by the user's program, not by Reigen
 
-  // For an option that only some alternatives have (one_of.h):
+  // For an option that only some values of another option allow, such as the alternatives of a choice (one_of.h):
   std::vector<Value> alike = {};             // the same option in other alternatives; set() sets it there too
-  std::vector<std::string> owners = {};      // the alternatives that have the option; empty: not such an option
+  std::vector<std::string> owners = {};      // the alternatives that have the option; empty for other options
   std::set<std::string>* given = nullptr;    // keys that were set; other keys have the alternative's default
   const std::string* alternative = nullptr;  // the name of the chosen alternative
   std::string decided_by = {};               // the option that chooses the alternative: "optim.name"
   std::string none = {};                     // the value that is the same as leaving the option out: "0"
+  bool required = false;                     // whether the owners need a value of the option other than `none`
 
   std::string name() const { return section + "." + key; }
-  // Marks the option as one that only the alternatives `names` have. `holds` contains the name of the chosen
-  // alternative; the option `decider` sets it.
-  void only_for(std::vector<std::string> names, const std::string& holds, std::string decider) {
+  // Marks the option as one that only the values `names` of the option `decider` allow. `holds` contains the value of
+  // the decider. The option is allowed to have its value `unused` under every value of the decider.
+  Field& only_for(std::vector<std::string> names, const std::string& holds, std::string decider,
+                  std::string unused = {}) {
     owners = std::move(names);
     alternative = &holds;
     decided_by = std::move(decider);
+    none = std::move(unused);
+    return *this;
   }
+  bool is_none() const;  // whether leaving the option out means the same as its value
 
   bool is_switch() const { return std::holds_alternative<bool*>(value); }
   bool is_text() const;          // whether TOML writes the value in quotes
-  bool is_whole() const;         // whether it is a whole number
-  bool is_unset() const;         // an optional without a value, or a number whose key is not in `given`
+  bool is_whole() const;         // whether the value is a whole number
+  bool is_unset() const;         // true for an optional without a value, or a number whose key is not in `given`
   std::string text() const;      // the value as text; "not set" if is_unset()
   std::string expected() const;  // the values that are allowed: "a whole number of at least 1", "fp32, fp64"
 
@@ -96,8 +102,8 @@ class Fields {
  public:
   explicit Fields(std::string first_section = {}) : section(std::move(first_section)) {}
 
-  // Adds a switch, a text or a number. Returns the row, so that the caller can set its other members. The reference is
-  // valid until the next row is added.
+  // Adds a switch (bool), a text or a number. Returns the row, so that the caller can set its other members. The
+  // reference is valid until the next row is added.
   template <class Member>
   Field& add(const char* key, Member& member, std::string meaning) {
     return push(key, &member, {}, std::move(meaning));

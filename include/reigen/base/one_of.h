@@ -1,13 +1,14 @@
-// A choice of one among several named alternatives, each with options of its own: an optimizer, a schedule, a strategy.
+// A choice of one among several named alternatives, each with options of its own. For example, the alternatives are the
+// optimizers, the schedules or the strategies of a training.
 //
 //   using AnyOptimizer = OneOf<AdamWOptions, SGDOptions>;  // each has kName and describe(); the first is the default
 //   AnyOptimizer rule = SGDOptions{.momentum = 0.9};
 //   rule.visit([&](const auto& options) { use(options); });
 //
-// The rows of a table (fields.h) contain the options of all alternatives. The member `name` is the name of the chosen
-// alternative. An option that several alternatives have is one row. require_owned() refuses options that the chosen
-// alternative does not have.
-// Thread rule: values, freely copied between threads.
+// add_options() adds the options of all alternatives to a table (fields.h). If several alternatives have the same
+// option, the table has one row for it. The member `name` is the name of the chosen alternative. require_owned()
+// refuses options that the chosen alternative does not have.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <algorithm>
@@ -29,10 +30,10 @@ template <class... Options>
 class OneOf {
  public:
   std::string name = std::tuple_element_t<0, std::tuple<Options...>>::kName;  // of the chosen alternative
-  std::set<std::string> given = {};  // keys that were set; other keys have the alternative's default
+  std::set<std::string> given = {};  // keys of the options that were set; other options have the alternative's default
 
   OneOf() = default;
-  // The options that differ from the alternative's own defaults count as set.
+  // An option whose value differs from the alternative's own default counts as set: its key is in `given`.
   template <class Alternative>
   requires(std::is_same_v<Alternative, Options> || ...) OneOf(Alternative options)
       : name(Alternative::kName) {  // NOLINT(google-explicit-constructor): an alternative is a choice
@@ -63,8 +64,8 @@ class OneOf {
     if (!found) throw_no_alternative(name, names());
   }
 
-  // Sets the option `key` from text, in every alternative that has it. Returns false if no alternative has it or the
-  // value is not allowed. Options that are not set keep the default of their own alternative.
+  // Sets the option `key` from text, in every alternative that has the option. Returns false if no alternative has the
+  // option, or if the value is not allowed. An option that is not set has the default of its own alternative.
   bool set(const std::string& key, const std::string& text) {
     Fields all;
     add_options(all);
@@ -79,7 +80,8 @@ class OneOf {
     for (const Field& field : own.rows) given.insert(field.key);
   }
 
-  // Returns a value with the name of `defaults`, in which no option is set. A command line is read into this value.
+  // Returns a OneOf that has the same chosen alternative as `defaults` and in which no option is set. The command line
+  // is read into this OneOf.
   static OneOf fresh(const OneOf& defaults) {
     OneOf one;
     one.name = defaults.name;
@@ -137,9 +139,9 @@ class OneOf {
   std::string decided_by_;  // the name of the row that chooses the alternative
 };
 
-// Throws InvalidArgument with exit code 78 for a row that was set although the chosen alternative does not have this
-// option. The text names the alternatives that have it. A switch that is off, an empty text and the value Field::none
-// are always allowed.
+// Throws InvalidArgument with exit code 78 for a row that was set although the value of its decider does not allow it,
+// and for a row that is not set although the value of its decider requires it. The text names the values of the decider
+// that have the option. A switch that is off, an empty text and the value Field::none count as not set.
 void require_owned(const std::vector<Field>& rows);
 
 }  // namespace reigen

@@ -30,18 +30,13 @@ struct RunConfig {
 };
 inline void describe(Fields& fields, RunConfig& o) {
   fields.section = "run";
-  fields.add("dir", o.dir, "directory of the run's files; empty: runs/<recipe>-<date-time>");
-  fields.add("resume", o.resume,
-             "true: go on from the newest checkpoint of run.dir; or the path of a run or checkpoint");
+  fields.add("dir", o.dir, "directory for the run's files; empty: runs/<recipe>-<date-time>");
+  fields.add("resume", o.resume, "true: resume from the newest checkpoint in run.dir; or the path of a checkpoint");
   fields.add("save_initial", o.save_initial, "write the initial weights to initial.safetensors");
-  fields.add("trace", o.trace,
-             "steps (10:15) of which all ranks' timeline is written to trace.json, for ui.perfetto.dev; empty: none");
-  fields.add("ranks", o.ranks, {"processes", "threads"},
-             "what a rank is: a process of the launcher, or (with -n N) a thread of this one");
-  fields.add("stop_signals", o.stop_signals,
-             "signals that save a checkpoint and end the run with 75; the others end it as ever; none: no signal");
-  fields.add("stop_after", o.stop_after,
-             "stop so long after the start, as these signals do: 90 (seconds), 45m, 3h50m; empty: never");
+  fields.add("trace", o.trace, "steps (10:15) whose timeline goes to trace.json, for ui.perfetto.dev; empty: none");
+  fields.add("ranks", o.ranks, {"processes", "threads"}, "whether ranks are processes, or (with -n N) threads of one");
+  fields.add("stop_signals", o.stop_signals, "signals that save a checkpoint and end the run with code 75, or none");
+  fields.add("stop_after", o.stop_after, "stop like that after this time: 90 (seconds), 45m, 3h50m; empty: never");
 }
 
 struct TrainConfig {
@@ -68,42 +63,33 @@ inline void describe(Fields& fields, TrainConfig& o) {
   fields.add("epochs", o.epochs, at_least(1).up_to(1e9), "passes over the training samples");
   fields.add("max_steps", o.max_steps, at_least(0), "stop after this many steps; 0: no limit");
   fields.add("global_batch", o.global_batch, at_least(1).up_to(1e9),
-             "samples a step over all ranks, shared out with any remainder; not set: the recipe's number a rank");
-  fields.add(
-      "micro_batch", o.micro_batch, at_least(0).up_to(1e9),
-      "samples a rank computes at a time at most, gradients are added up over a step; 0: its share of the global "
-      "batch at once");
-  fields.add("seed", o.seed, at_least(0), "initial weights, sample order and random layers follow from it");
+             "samples in a step of all ranks together; not set: the recipe's number for each rank");
+  fields.add("micro_batch", o.micro_batch, at_least(0).up_to(1e9),
+             "largest number of samples in one forward of a rank; its gradients are added up; 0: no limit");
+  fields.add("seed", o.seed, at_least(0), "decides the initial weights, the order of the samples, and dropout");
   fields.add("threads", o.threads, at_least(0).up_to(1024),
-             "threads a rank computes with; 0: OMP_NUM_THREADS, else its share of the machine");
+             "threads that compute for a rank; 0: OMP_NUM_THREADS, else a share of the cores");
   fields.add("device", o.device,
-             "where a rank computes: cpu; cuda: a GPU, chosen by the rank's number on its machine; cuda:1: this GPU; "
-             "auto: a GPU where one can be used, else the CPU");
+             "where ranks compute: cpu; cuda (the GPU with the rank's number on its machine); cuda:1; auto: cuda if a "
+             "GPU can be used, else cpu");
   fields.add("precision", o.precision, {"fp32", "fp64", "bf16", "fp16"},
-             "fp32, fp64: of weights and computation; bf16, fp16: products and convolutions in 16 bits, with fp32 "
-             "weights (fp16 with a loss scale that follows overflows)");
-  fields.add("loss_scale", o.loss_scale, at_least(1).up_to(16777216),
-             "fp16: what the loss is multiplied by at first, it then follows overflows");
-  fields.add("clip_norm", o.clip_norm, at_least(0),
-             "scale the gradients down to this norm of all together; 0: leave them");
-  fields.add("clip_value", o.clip_value, at_least(0),
-             "clamp every element of the gradients to this magnitude; 0: leave them");
+             "bf16, fp16: products and convolutions in 16 bits, weights in fp32; fp32, fp64: everything in this type");
+  fields.add("loss_scale", o.loss_scale, at_least(1).up_to(16777216), "first factor of the loss; overflows change it")
+      .only_for({"fp16"}, o.precision, "train.precision");
+  fields.add("clip_norm", o.clip_norm, at_least(0), "largest norm of all gradients together; 0: no limit");
+  fields.add("clip_value", o.clip_value, at_least(0), "largest magnitude of a gradient's element; 0: no limit");
   fields.add("activation_checkpoint", o.activation_checkpoint, at_least(0).up_to(1000),
-             "every so many-th unit of the model keeps no activations and computes them again in backward; 0: all keep "
-             "them");
+             "every Nth unit of the model computes its activations again in backward; 0: no unit");
   fields.add("activation_keep", o.activation_keep, {"none", "products"},
-             "what those units keep nevertheless: none, or the outputs of matrix products, convolutions and attention "
-             "(products), which cost most to compute again");
+             "products: these units keep the outputs of matrix products, convolutions and attention");
   fields.add("not_finite", o.not_finite, {"stop", "skip", "rollback"},
-             "when a loss or a gradient is no number: stop; skip the step on all ranks; rollback to the newest "
-             "checkpoint and leave that batch out");
+             "after a loss or gradient that is NaN or infinite: stop; skip the step; or roll back to the newest "
+             "checkpoint and leave the batch out");
   fields.add("compare_every", o.compare_every, at_least(0),
-             "steps between two comparisons, by hash, of what ranks must hold alike; 0: never");
+             "steps between two comparisons of the ranks' weights, by hash; 0: never");
   fields.add("verify", o.verify, at_least(0).up_to(1000),
-             "steps to make with one global batch alone and in parallel before training, which must agree: without "
-             "strategy and shards, in 16 bits with fp32");
-  fields.add("log_every", o.log_every, at_least(1).up_to(1e9),
-             "steps between two lines when the output is no terminal");
+             "first steps that are also made on one rank, in fp32 without strategy and shards; the losses must agree");
+  fields.add("log_every", o.log_every, at_least(1).up_to(1e9), "steps between two lines, if the output is no terminal");
 }
 
 struct OptimConfig {
@@ -129,27 +115,22 @@ inline void describe(Fields& fields, OptimConfig& o) {
   });
   o.rule.add_name(fields, "name", "the optimizer");
   fields.add("lr", o.lr, above(0), "learning rate; not set: the optimizer's own");
-  fields.add("weight_decay", o.weight_decay, at_least(0),
-             "decay of the weights (decoupled for adamw, lion and lamb); not set: the optimizer's own");
+  fields.add("weight_decay", o.weight_decay, at_least(0), "weight decay; not set: the optimizer's own");
   o.rule.add_options(fields);
   fields.add("no_decay", o.no_decay,
-             "names of parameters without weight decay, with * and ?, separated by commas; @vectors: all with at most "
-             "one dimension, which biases and norms are");
-  fields
-      .add("no_adapt", o.no_adapt,
-           "names of parameters whose rate follows no norm; empty: those of optim.no_decay; none: all follow")
+             "patterns (*, ?) of parameters without weight decay, separated by commas; @vectors: biases and norms");
+  fields.add("no_adapt", o.no_adapt, "patterns of parameters whose rate follows no norm; empty: those of no_decay")
       .only_for({optim::LARSOptions::kName, optim::LAMBOptions::kName}, o.rule.name, "optim.name");
-  fields.add("lr_factors", o.lr_factors,
-             "factors of the learning rate by name, e.g. head.*=10,embed*=0.1; the first that matches counts");
-  o.schedule.add_name(fields, "schedule", "how the learning rate goes on after the warm-up");
-  fields.add("warmup_steps", o.warmup_steps, at_least(0),
-             "steps over which the learning rate grows linearly to optim.lr");
+  fields.add("lr_factors", o.lr_factors, "factors of the rate, as head.*=10,embed*=0.1; the first that matches counts");
+  o.schedule.add_name(fields, "schedule", "the learning rate's course after the warm-up");
+  fields.add("warmup_steps", o.warmup_steps, at_least(0), "steps in which the learning rate grows from 0 to optim.lr");
   o.schedule.add_options(fields);
-  fields.add("lr_scaling", o.lr_scaling, {"none", "linear", "sqrt"},
-             "how optim.lr grows with global batch / optim.base_batch");
-  fields.add("base_batch", o.base_batch, at_least(1).up_to(1e9), "samples a step for which optim.lr is meant");
+  fields.add("lr_scaling", o.lr_scaling, {"none", "linear", "sqrt"}, "how lr grows with global batch / base_batch");
+  fields.add("base_batch", o.base_batch, at_least(1).up_to(1e9), "the batch for which optim.lr was found")
+      .only_for({"linear", "sqrt"}, o.lr_scaling, "optim.lr_scaling")
+      .required = true;
   fields.add("ema_decay", o.ema_decay, at_least(0).below(1),
-             "validate with, and save, an average of the weights of which a step keeps this share; 0: none");
+             "validate and save an average of the weights that keeps this share in each step; 0: the weights");
 }
 
 struct DataConfig {
@@ -162,16 +143,11 @@ struct DataConfig {
 };
 inline void describe(Fields& fields, DataConfig& o) {
   fields.section = "data";
-  if (o.takes_path)
-    fields.add("path", o.path, "folder or file of the data, in the recipe's forms; empty: data of the program's own");
-  fields.add("workers", o.workers, at_least(0).up_to(64),
-             "threads that prepare batches ahead of their use; 0: when they are asked for");
-  fields.add("dump_order", o.dump_order,
-             "file for the sample indices of every step, a line a step, in global batch order");
-  fields.add("limit", o.limit, at_least(0), "use only the first so many training samples; 0: all");
-  fields.add("may_differ", o.may_differ,
-             "true: a run goes on with other data than it began with (texts, classes, number of samples); what differs "
-             "is said");
+  if (o.takes_path) fields.add("path", o.path, "folder or file of the data; empty: data that the program makes itself");
+  fields.add("workers", o.workers, at_least(0).up_to(64), "threads that prepare batches in advance; 0: none");
+  fields.add("dump_order", o.dump_order, "file that gets the numbers of each step's samples, one line for each step");
+  fields.add("limit", o.limit, at_least(0), "use only the first N training samples; 0: all");
+  fields.add("may_differ", o.may_differ, "true: resume also with other data than before; a warning says what differs");
 }
 
 // An option that a recipe adds, such as a size of its model. `value` is the default; its type is the option's type: a
@@ -212,38 +188,36 @@ struct ParallelConfig {
   parallel::AnyStrategy strategy = {};  // parallel.strategy and the options of that strategy
 };
 inline void describe(Fields& fields, ParallelConfig& o) {
+  const std::vector<std::string> kFromGradients = {"gradients", "parameters"};
+  const std::vector<std::string> kDivided = {"optimizer", "gradients", "parameters"};
   fields.section = "parallel";
-  fields.add("bucket_mb", o.bucket_mb, at_least(0).up_to(1e6),
-             "MiB of gradients that travel together; 0: every parameter alone");
-  fields.add("overlap", o.overlap, "gradients travel while backward runs; false: after it");
+  fields.add("bucket_mb", o.bucket_mb, at_least(0).up_to(1e6), "MiB of gradients in one call; 0: a call a parameter");
+  fields.add("overlap", o.overlap, "true: gradients are sent during backward; false: after it");
   fields.add("buffers", o.buffers, {"broadcast", "average", "own"},
-             "whose batch statistics all ranks go on with: rank 0's, the mean, each its own");
-  fields.add(
-      "shard", o.shard, {"auto", "none", "optimizer", "gradients", "parameters"},
-      "what ranks divide: nothing; states of the optimizer, of which each steps its share (ZeRO 1); gradients too "
-      "(2); weights too (3); auto: gradients, where ranks share memory and neither strategy, bucket_mb nor "
-      "overlap is set");
-  fields.add("replicas", o.replicas, at_least(1).up_to(1e6),
-             "with a shard: groups of ranks of which each holds all and divides it");
-  fields.add("reshard_after_forward", o.reshard_after_forward,
-             "with shard parameters over a network: a unit's weights leave behind its forward and come again for its "
-             "backward; false: they stay until then");
-  fields.add("unit_size", o.unit_size, at_least(0),
-             "with shard parameters, and gradients over a network: parts of the model with fewer weights travel with "
-             "what encloses them, or with what is of no part; 0: each by itself");
-  fields.add("reshard_to", o.reshard_to, at_least(0).up_to(1e6),
-             "in place of all ranks or none, groups of so many, as those of one machine, keep a unit among them: its "
-             "weights come again from these; 0: from all");
-  fields.add("gather_type", o.gather_type, {"own", "bf16", "fp16"},
-             "with shard parameters over a network: the type in which weights travel to those who compute with them; "
-             "own: as they are. Made for train.precision bf16");
-  fields.add(
-      "reduce_type", o.reduce_type, {"own", "bf16", "fp16"},
-      "with shard parameters, and gradients over a network: the type in which gradients travel; own: as they are");
-  fields.add("offload", o.offload,
-             "a directory on a disk for what does not fit into memory: states of the optimizer, and weights that ranks "
-             "divide; empty: memory");
-  o.strategy.add_name(fields, "strategy", "how the ranks stay together");
+             "the batch statistics for the next step: those of rank 0, the mean of all ranks, each rank's own");
+  fields.add("shard", o.shard, {"auto", "none", "optimizer", "gradients", "parameters"},
+             "what ranks divide between them: optimizer states (ZeRO 1), gradients too (2), parameters too (3); auto: "
+             "gradients if ranks share memory and strategy, bucket_mb and overlap are as by default, else none");
+  fields.add("replicas", o.replicas, at_least(1).up_to(1e6), "groups of ranks, each of which divides a whole model")
+      .only_for(kDivided, o.shard, "parallel.shard", "1");
+  fields
+      .add("reshard_after_forward", o.reshard_after_forward,
+           "over a network: free a unit's gathered weights after its forward and gather them again in backward")
+      .only_for({"parameters"}, o.shard, "parallel.shard", "true");
+  fields
+      .add("unit_size", o.unit_size, at_least(0),
+           "over a network: smallest number of weights of a unit; a smaller one is joined to the unit around it")
+      .only_for(kFromGradients, o.shard, "parallel.shard", "0");
+  fields
+      .add("reshard_to", o.reshard_to, at_least(0).up_to(1e6),
+           "after its forward, groups of N ranks keep a unit's weights, and backward gathers from them; 0: all ranks")
+      .only_for({"parameters"}, o.shard, "parallel.shard", "0");
+  fields.add("gather_type", o.gather_type, {"own", "bf16", "fp16"}, "over a network: the type of sent weights")
+      .only_for({"parameters"}, o.shard, "parallel.shard", "own");
+  fields.add("reduce_type", o.reduce_type, {"own", "bf16", "fp16"}, "over a network: the type of sent gradients")
+      .only_for(kFromGradients, o.shard, "parallel.shard", "own");
+  fields.add("offload", o.offload, "directory on a disk for optimizer states and divided weights; empty: memory");
+  o.strategy.add_name(fields, "strategy", "how the ranks combine their gradients or weights");
   o.strategy.add_options(fields);
 }
 
@@ -259,7 +233,7 @@ inline void describe(Fields& fields, CommConfig& o) {
   fields.rows.back().range = at_least(0).up_to(1e9);
   fields.rows.back().meaning += "; 0: REIGEN_TIMEOUT, else 600";
   fields.add("machines", o.machines, at_least(0).up_to(1e6),
-             "let this machine play so many, with equal shares of the ranks; 0: comm.machine_id decides");
+             "this machine acts as N machines with equal numbers of ranks; 0: as comm.machine_id says");
 }
 
 struct CheckpointConfig {
@@ -269,12 +243,9 @@ struct CheckpointConfig {
 };
 inline void describe(Fields& fields, CheckpointConfig& o) {
   fields.section = "checkpoint";
-  fields.add(
-      "every_steps", o.every_steps, at_least(0),
-      "steps between two checkpoints; 0: only at the end and when stopped. A killed run loses what was not saved");
-  fields.add("keep", o.keep, at_least(1).up_to(1e6), "whole checkpoints to keep");
-  fields.add("asynchronous", o.asynchronous,
-             "copy the state and write it while training goes on; takes as much memory again as each rank gives");
+  fields.add("every_steps", o.every_steps, at_least(0), "steps between checkpoints; 0: only at a stop and at the end");
+  fields.add("keep", o.keep, at_least(1).up_to(1e6), "number of newest checkpoints that are kept");
+  fields.add("asynchronous", o.asynchronous, "write during the next steps; needs memory for a copy of the state");
 }
 
 struct Config {

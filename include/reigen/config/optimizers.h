@@ -243,14 +243,15 @@ void describe(Fields& fields, ScheduleOf<kKind>& schedule) {
   ScheduleOptions& o = schedule.options;
   if constexpr (kKind == kCosine || kKind == kPolynomial || kKind == kWarmupStableDecay)
     fields.add("min_lr_factor", o.min_factor, at_least(0).up_to(1), "share of optim.lr at the end");
-  if constexpr (kKind == kStep) fields.add("step_size", o.step_size, at_least(1), "steps between two factors gamma");
+  if constexpr (kKind == kStep)
+    fields.add("step_size", o.step_size, at_least(1), "steps between two factors gamma").required = true;
   if constexpr (kKind == kStep || kKind == kMultiStep)
     fields.add("gamma", o.gamma, at_least(0), "factor of the learning rate");
   if constexpr (kKind == kMultiStep)
-    fields.add("milestones", o.milestones, at_least(0), "steps at which the factor gamma comes, e.g. 1000,2000");
+    fields.add("milestones", o.milestones, at_least(0), "steps that multiply by gamma, e.g. 1000,2000").required = true;
   if constexpr (kKind == kPolynomial) fields.add("power", o.power, at_least(0).up_to(1e6), "1: a straight line");
   if constexpr (kKind == kWarmupStableDecay)
-    fields.add("decay_steps", o.decay_steps, at_least(0), "steps of the decay at the end");
+    fields.add("decay_steps", o.decay_steps, at_least(0), "steps of the decay at the end").required = true;
   if constexpr (kKind == kOneCycle) {
     fields.add("pct_start", o.pct_start, at_least(0).up_to(1), "share of the steps in which the rate grows");
     fields.add("div_factor", o.div_factor, above(0), "optim.lr / the rate at the begin");
