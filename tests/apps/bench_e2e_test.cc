@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/folders.h"
 #include "launch/child_program.h"
 
 namespace reigen {
@@ -27,7 +28,7 @@ const std::vector<std::string> kOperations = {"all_reduce", "reduce_scatter", "a
                                               "barrier",    "send_recv",      "all_to_all_v"};
 
 Ran bench(std::vector<std::string> words) {
-  words.insert(words.begin(), {REIGEN_PROGRAM, "bench"});
+  words.insert(words.begin(), {built("bin/reigen"), "bench"});
   return launch::run(words, {"WORLD_SIZE", "RANK"});
 }
 
@@ -125,9 +126,9 @@ TEST(BenchRoot, AnyRankMayBeIt) {
 
 TEST(BenchRanks, OneIsEnoughAndALauncherMayStartThem) {
   expect_right(quick({"all_reduce", "-n", "1", "-e", "4K"}));
-  expect_right(launch::run(launch::reigen_run(
-      {"-n", "2", "--prefix", "none", REIGEN_PROGRAM, "bench", "all_gather", "-e", "4K", "--iters", "3", "--check"})));
-  const Ran ran = launch::run(launch::reigen_run({"-n", "2", REIGEN_PROGRAM, "bench", "barrier", "-n", "3"}));
+  expect_right(launch::run(launch::reigen_run({"-n", "2", "--prefix", "none", built("bin/reigen"), "bench",
+                                               "all_gather", "-e", "4K", "--iters", "3", "--check"})));
+  const Ran ran = launch::run(launch::reigen_run({"-n", "2", built("bin/reigen"), "bench", "barrier", "-n", "3"}));
   EXPECT_EQ(ran.code, 2);
   EXPECT_THAT(ran.err, HasSubstr("-n 3"));
 }
@@ -298,7 +299,7 @@ TEST(BenchCommandLine, Help) {
   const Ran ran = bench({"--help"});
   EXPECT_EQ(ran.code, 0);
   EXPECT_THAT(ran.out, AllOf(HasSubstr("Usage: reigen bench OP"), HasSubstr("reduce_scatter"), HasSubstr("--check")));
-  EXPECT_EQ(launch::run({REIGEN_PROGRAM, "help", "bench"}).out, ran.out);
+  EXPECT_EQ(launch::run({built("bin/reigen"), "help", "bench"}).out, ran.out);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "checkpoint/layouts.h"
 #include "format/pt_writer.h"
 #include "format/temporary_folder.h"
+#include "harness/folders.h"
 #include "launch/child_program.h"
 #include "reigen/checkpoint/convert.h"
 
@@ -24,7 +25,7 @@ using testing_checkpoint::Layout;
 class CheckpointCommand : public testing::Test {
  protected:
   Ran reigen(std::vector<std::string> words) const {
-    words.insert(words.begin(), {REIGEN_PROGRAM, "checkpoint"});
+    words.insert(words.begin(), {built("bin/reigen"), "checkpoint"});
     return launch::run(words, {"WORLD_SIZE", "RANK"});
   }
   // Saves a checkpoint of one rank. With `has_average` it also has an average of the weight "conv.weight".

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/folders.h"
 #include "launch/child_program.h"
 
 namespace reigen {
@@ -15,7 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 Ran devices(std::vector<std::string> words, const std::vector<std::string>& environment = {}) {
-  words.insert(words.begin(), {REIGEN_PROGRAM, "devices"});
+  words.insert(words.begin(), {built("bin/reigen"), "devices"});
   return launch::run(words, environment);
 }
 
@@ -31,14 +32,14 @@ TEST(Devices, AnArgumentIsRefused) {
 
 #ifdef STAND_IN
 TEST(Devices, EveryGpuIsListed) {
-  const Ran ran = devices({}, {"LD_LIBRARY_PATH=" STAND_IN});
+  const Ran ran = devices({}, {"LD_LIBRARY_PATH=" + built(STAND_IN)});
   EXPECT_THAT(ran.out, AllOf(HasSubstr("CUDA runtime  13.0"), HasSubstr("runs CUDA up to 13.1"),
                              HasSubstr("0    Stand-in  0000:00:00.0  9.0         16 GiB  4           shared  1, 2, 3"),
                              HasSubstr("7    Stand-in  0000:07:00.0")));
 }
 
 TEST(Devices, WhatIsMissingIsNamedWithItsCure) {
-  const Ran ran = devices({}, {"LD_LIBRARY_PATH=" STAND_IN, "STAND_IN_DEVICES=0", "CUDA_VISIBLE_DEVICES=9"});
+  const Ran ran = devices({}, {"LD_LIBRARY_PATH=" + built(STAND_IN), "STAND_IN_DEVICES=0", "CUDA_VISIBLE_DEVICES=9"});
   EXPECT_EQ(ran.code, 69);
   EXPECT_THAT(ran.out, AllOf(HasSubstr("missing: no GPU is visible"), HasSubstr("CUDA_VISIBLE_DEVICES=\"9\""),
                              HasSubstr("--gpus all")));

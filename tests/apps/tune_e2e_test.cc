@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/folders.h"
 #include "launch/child_program.h"
 
 namespace reigen {
@@ -28,7 +29,7 @@ class Tune : public testing::Test {
   ~Tune() override { std::filesystem::remove_all(folder_); }
 
   Ran reigen(std::vector<std::string> words) const {
-    words.insert(words.begin(), REIGEN_PROGRAM);
+    words.insert(words.begin(), built("bin/reigen"));
     return launch::run(words, {"WORLD_SIZE", "RANK", "XDG_CACHE_HOME=" + folder_.string()});
   }
   std::filesystem::path cache(const std::string& backend) const {

@@ -12,6 +12,7 @@
 
 #include "checkpoint/layouts.h"
 #include "format/temporary_folder.h"
+#include "harness/folders.h"
 #include "harness/recorded_files.h"
 
 namespace reigen::testing_checkpoint {
@@ -30,9 +31,10 @@ class Crash : public ::testing::Test {
   // Runs the program and returns its status from waitpid().
   int run(const fs::path& directory, const Variables& variables) {
     fs::create_directories(directory);
-    std::vector<std::string> words{SAVING_PROGRAM, directory.string(), std::to_string(kTimes)};
+    std::vector<std::string> words{built("tests/saving_program"), directory.string(), std::to_string(kTimes)};
     if (replaces_) words.emplace_back("again");
-    std::vector<std::string> settings{"LD_PRELOAD=" REIGEN_FILE_LAYER, "REIGEN_FILES_BELOW=" + directory.string()};
+    std::vector<std::string> settings{"LD_PRELOAD=" + built("tests/libreigen_file_layer.so"),
+                                      "REIGEN_FILES_BELOW=" + directory.string()};
     if (!exchanges_) settings.emplace_back("REIGEN_FILES_NO_EXCHANGE=1");
     for (const auto& [name, value] : variables) settings.push_back(name + "=" + value);
     const auto pointers = [](std::vector<std::string>& texts) {
@@ -45,8 +47,8 @@ class Crash : public ::testing::Test {
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     pid_t child = 0;
-    const int error =
-        ::posix_spawn(&child, SAVING_PROGRAM, &actions, nullptr, pointers(words).data(), pointers(settings).data());
+    const int error = ::posix_spawn(&child, built("tests/saving_program").c_str(), &actions, nullptr,
+                                    pointers(words).data(), pointers(settings).data());
     ::posix_spawn_file_actions_destroy(&actions);
     EXPECT_EQ(error, 0);
     int status = 0;

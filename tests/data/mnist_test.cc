@@ -13,7 +13,7 @@
 
 #include "format/gzip.h"
 #include "format/temporary_folder.h"
-#include "harness/source_folder.h"
+#include "harness/folders.h"
 #include "reigen/base/error.h"
 #include "reigen/format/idx.h"
 
@@ -188,7 +188,7 @@ class RealMnist : public ::testing::Test {
   void SetUp() override {
     const char* given = std::getenv("REIGEN_TEST_DATA");
     folder = (given != nullptr && *given != '\0' ? std::filesystem::path(given)
-                                                 : std::filesystem::path(tests::kSourceFolder) / "../shared/data") /
+                                                 : std::filesystem::path(kSourceFolder) / "../shared/data") /
              "mnist";
     if (std::filesystem::exists(folder / "train-images-idx3-ubyte.gz")) return;
     std::cout << "SKIPPED: no real MNIST in " << folder << "; set REIGEN_TEST_DATA to the folder that holds mnist/\n";

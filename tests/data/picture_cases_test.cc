@@ -8,7 +8,7 @@
 #include "data/pictures/picture_kind.h"
 #include "format/byte_stream.h"
 #include "format/temporary_folder.h"
-#include "harness/source_folder.h"
+#include "harness/folders.h"
 #include "reigen/base/error.h"
 #include "reigen/data/pictures.h"
 
@@ -30,7 +30,7 @@ struct Case {
 class Cases {
  public:
   Cases() {
-    format::ByteStream stream(std::string(tests::kSourceFolder) + "/tests/data/picture_cases/cases.bin.gz");
+    format::ByteStream stream(std::string(kSourceFolder) + "/tests/data/picture_cases/cases.bin.gz");
     content_.resize(4 << 20);
     content_.resize(stream.read(std::as_writable_bytes(std::span(content_))));
     while (at_ < content_.size()) all_.push_back(next());

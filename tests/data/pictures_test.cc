@@ -16,7 +16,7 @@
 #include "data/picture_files.h"
 #include "data/pictures/picture.h"
 #include "format/temporary_folder.h"
-#include "harness/source_folder.h"
+#include "harness/folders.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 #include "reigen/format/hash.h"
@@ -416,7 +416,7 @@ TEST(DrawnPictures, SizesAndTypes) {
 TEST(RealPhotos, AreDecodedAllOfThem) {
   const char* given = std::getenv("REIGEN_TEST_DATA");
   const fs::path folder =
-      (given != nullptr && *given != '\0' ? fs::path(given) : fs::path(tests::kSourceFolder) / "../shared/data") /
+      (given != nullptr && *given != '\0' ? fs::path(given) : fs::path(kSourceFolder) / "../shared/data") /
       "imagenet-sample";
   if (!fs::exists(folder)) {
     std::cout << "SKIPPED: no photos in " << folder

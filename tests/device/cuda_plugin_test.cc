@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "device/kernel_calls.h"
+#include "harness/folders.h"
 #include "optim/kernels/kernels.h"
 #include "reigen/comm/types.h"
 
@@ -31,7 +32,7 @@ constexpr int kSuccess = 0;
 constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue
 
 void* plugin() {
-  static void* const library = dlopen(REIGEN_TEST_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  static void* const library = dlopen(built("lib/libreigen_cuda.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   return library;
 }
 
@@ -41,7 +42,7 @@ Function symbol(const char* name) {
 }
 
 std::string report(const char* name) {
-  std::ifstream file(std::filesystem::path(REIGEN_TEST_PLUGIN).parent_path() / name);
+  std::ifstream file(std::filesystem::path(built("lib/libreigen_cuda.so")).parent_path() / name);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -128,8 +129,8 @@ TEST(CudaPlugin, IsOfThisVersion) {
 }
 
 TEST(CudaPlugin, ExportsItsCallsAndNothingElse) {
-  const auto words =
-      output_of(std::string(REIGEN_TEST_NM) + " -D --defined-only --format=just-symbols '" + REIGEN_TEST_PLUGIN + "'");
+  const auto words = output_of(std::string(REIGEN_TEST_NM) + " -D --defined-only --format=just-symbols '" +
+                               built("lib/libreigen_cuda.so") + "'");
   EXPECT_THAT(words, ElementsAre("reigen_cuda_finish_norm", "reigen_cuda_optimize", "reigen_cuda_reduce",
                                  "reigen_cuda_version"));
 }

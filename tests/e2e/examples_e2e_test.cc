@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "format/temporary_folder.h"
+#include "harness/folders.h"
 #include "launch/child_program.h"
 
 namespace reigen::launch {
@@ -19,7 +20,7 @@ std::vector<double> losses_in(const std::string& text) {
 }
 
 std::vector<double> losses_on(int ranks) {
-  const Ran ran = run({REIGEN_PROGRAM, "run", "-n", std::to_string(ranks), HOROVOD_STYLE_PROGRAM});
+  const Ran ran = run({built("bin/reigen"), "run", "-n", std::to_string(ranks), built("bin/horovod_style")});
   EXPECT_EQ(ran.code, 0) << ran.err;
   return losses_in(ran.out);
 }
@@ -39,7 +40,7 @@ TEST(HorovodStyle, LearnsTheSameOnAnyNumberOfRanks) {
 
 TEST(UnevenInputs, LearnsFromEverySampleOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 3}) {
-    const Ran ran = run({REIGEN_PROGRAM, "run", "-n", std::to_string(ranks), UNEVEN_INPUTS_PROGRAM});
+    const Ran ran = run({built("bin/reigen"), "run", "-n", std::to_string(ranks), built("bin/uneven_inputs")});
     ASSERT_EQ(ran.code, 0) << ran.err;
     const std::vector<double> losses = losses_in(ran.out);
     ASSERT_EQ(losses.size(), 2U) << ran.out;
@@ -52,7 +53,7 @@ TEST(Sharded, GoesOnOnAnotherNumberOfRanks) {
   const auto losses_of = [](const std::string& folder, std::vector<int> numbers_of_ranks) {
     std::vector<double> losses;
     for (const int ranks : numbers_of_ranks) {
-      const Ran ran = run({REIGEN_PROGRAM, "run", "-n", std::to_string(ranks), SHARDED_PROGRAM, folder});
+      const Ran ran = run({built("bin/reigen"), "run", "-n", std::to_string(ranks), built("bin/sharded"), folder});
       EXPECT_EQ(ran.code, 0) << ran.err;
       for (const double loss : losses_in(ran.out)) losses.push_back(loss);
     }

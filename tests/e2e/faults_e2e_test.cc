@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "harness/folders.h"
 #include "launch/child_program.h"
 
 namespace reigen::launch {
@@ -34,7 +35,7 @@ std::size_t shared_files() {
 TEST_P(Faults, EndTheJobAndNameTheCulprit) {
   const auto before = shared_files();
   const Case& c = GetParam();
-  const Ran ran = run(reigen_run({"-n", "4", FAULTY_RANK_PROGRAM, c.fault, c.place, "2"}));
+  const Ran ran = run(reigen_run({"-n", "4", built("tests/faulty_rank"), c.fault, c.place, "2"}));
   EXPECT_EQ(ran.code, c.code) << ran.out << ran.err;
   EXPECT_THAT(ran.err, HasSubstr("rank 2")) << ran.err;
   EXPECT_THAT(ran.err, HasSubstr(c.words)) << ran.err;
@@ -48,8 +49,8 @@ TEST_P(Faults, EndTheJobAndNameTheCulprit) {
 
 // The timeout can be changed, for example for a debugger, or for a machine that freezes now and then.
 TEST(HeartbeatTimeout, IsChosenFromOutsideAndNamed) {
-  const Ran ran =
-      run(reigen_run({"-n", "2", FAULTY_RANK_PROGRAM, "stop", "step", "1"}), {"REIGEN_COMM_HEARTBEAT_TIMEOUT=1"});
+  const Ran ran = run(reigen_run({"-n", "2", built("tests/faulty_rank"), "stop", "step", "1"}),
+                      {"REIGEN_COMM_HEARTBEAT_TIMEOUT=1"});
   EXPECT_EQ(ran.code, 79) << ran.out << ran.err;
   EXPECT_THAT(ran.err, HasSubstr("no sign of life for 1 s"));
   EXPECT_THAT(ran.err, HasSubstr("REIGEN_COMM_HEARTBEAT_TIMEOUT=seconds"));
@@ -72,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(OneOfFour, Faults, ::testing::ValuesIn(cases()),
                          [](const auto& made) { return made.param.fault + "_at_" + made.param.place; });
 
 TEST(NoFault, IsADoneJob) {
-  const Ran ran = run(reigen_run({"-n", "4", FAULTY_RANK_PROGRAM, "none", "step", "2"}));
+  const Ran ran = run(reigen_run({"-n", "4", built("tests/faulty_rank"), "none", "step", "2"}));
   EXPECT_EQ(ran.code, 0) << ran.err;
 }
 

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "format/temporary_folder.h"
+#include "harness/folders.h"
 #include "harness/read_file.h"
 #include "launch/child_program.h"
 
@@ -60,22 +61,23 @@ class OwnProgram : public ::testing::Test {
 };
 
 TEST_F(OwnProgram, HelpNamesTheProgramAndItsOwnOptions) {
-  const Ran ran = run({OWN_PROGRAM, "--help"});
+  const Ran ran = run({built("tests/own_program"), "--help"});
   EXPECT_EQ(ran.code, 0);
-  EXPECT_THAT(ran.out,
-              AllOf(HasSubstr("own: what only this program trains\n"), HasSubstr(OWN_PROGRAM " -n 2 [options]"),
-                    HasSubstr("--model.dim"), HasSubstr("--slow.step_ms"), HasSubstr("--train.epochs"),
-                    Not(HasSubstr("--data.path")), Not(HasSubstr("reigen train"))));
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("own: what only this program trains\n"),
+                             HasSubstr(built("tests/own_program") + " -n 2 [options]"), HasSubstr("--model.dim"),
+                             HasSubstr("--slow.step_ms"), HasSubstr("--train.epochs"), Not(HasSubstr("--data.path")),
+                             Not(HasSubstr("reigen train"))));
 }
 
 TEST_F(OwnProgram, AWrongOptionIsToldOnceWithTheNearestName) {
-  for (const Words& launcher : {Words{OWN_PROGRAM}, Words{REIGEN_PROGRAM, "run", "-n", "2", OWN_PROGRAM}}) {
+  for (const Words& launcher :
+       {Words{built("tests/own_program")}, Words{built("bin/reigen"), "run", "-n", "2", built("tests/own_program")}}) {
     const Ran ran = run(launcher + Words{"--model.pwoer", "3"});
     EXPECT_EQ(ran.code, 2) << ran.err;
     EXPECT_THAT(ran.err, HasSubstr("did you mean --model.power?"));
     EXPECT_EQ(errors_in(ran.err), 1) << ran.err;
   }
-  EXPECT_EQ(run({OWN_PROGRAM, "--model.power", "0.5"}).code, 78);
+  EXPECT_EQ(run({built("tests/own_program"), "--model.power", "0.5"}).code, 78);
 }
 
 TEST_F(OwnProgram, TrainsTheSameByItselfAndByALauncher) {
@@ -86,12 +88,13 @@ TEST_F(OwnProgram, TrainsTheSameByItselfAndByALauncher) {
     EXPECT_THAT(read_file(path(name) + "/config.toml"), HasSubstr("dim = 5")) << name;
     return losses_in(path(name));
   };
-  const auto alone = train("alone", {OWN_PROGRAM});
+  const auto alone = train("alone", {built("tests/own_program")});
   ASSERT_EQ(alone.size(), 20U);
   EXPECT_LT(std::accumulate(alone.end() - 5, alone.end(), 0.0), std::accumulate(alone.begin(), alone.begin() + 5, 0.0));
-  for (const auto& losses : {train("two", {OWN_PROGRAM, "-n", "2"}), train("three", {OWN_PROGRAM, "-n", "3"}),
-                             train("run", {REIGEN_PROGRAM, "run", "-n", "2", OWN_PROGRAM}),
-                             train("threads", {OWN_PROGRAM, "-n", "2", "--run.ranks", "threads"})}) {
+  for (const auto& losses :
+       {train("two", {built("tests/own_program"), "-n", "2"}), train("three", {built("tests/own_program"), "-n", "3"}),
+        train("run", {built("bin/reigen"), "run", "-n", "2", built("tests/own_program")}),
+        train("threads", {built("tests/own_program"), "-n", "2", "--run.ranks", "threads"})}) {
     ASSERT_EQ(losses.size(), alone.size());
     for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], alone[i], 1e-5 * alone[i]) << i;
   }
@@ -104,13 +107,15 @@ TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
   const int count = times != nullptr ? std::atoi(times) : 1;
   std::mt19937 random(std::random_device{}());
   const Words slow = {"--slow.step_ms", "20", "--train.log_every", "1", "--train.epochs", "8"};
-  const Ran whole = run(Words{OWN_PROGRAM, "-n", "2", "--run.dir", path("whole"), "--model.dim", "5"} + slow);
+  const Ran whole =
+      run(Words{built("tests/own_program"), "-n", "2", "--run.dir", path("whole"), "--model.dim", "5"} + slow);
   ASSERT_EQ(whole.code, 0) << whole.err;
   int number = 0;
   for (int i = 0; i < count; ++i) {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
-      const Words start = number % 2 == 0 ? Words{OWN_PROGRAM, "-n", "2"}
-                                          : Words{REIGEN_PROGRAM, "run", "-n", "2", "--prefix", "none", OWN_PROGRAM};
+      const Words start = number % 2 == 0 ? Words{built("tests/own_program"), "-n", "2"}
+                                          : Words{built("bin/reigen"),       "run", "-n", "2", "--prefix", "none",
+                                                  built("tests/own_program")};
       const std::string directory = path("it's stopped " + std::to_string(number++));
       // The command that goes on must also contain options that were set by variables.
       ChildProgram program(Words{"env", "REIGEN_MODEL_DIM=5"} + start + Words{"--run.dir", directory} + slow);

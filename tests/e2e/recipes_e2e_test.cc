@@ -11,6 +11,7 @@
 #include <set>
 
 #include "data/picture_files.h"
+#include "harness/folders.h"
 #include "harness/read_file.h"
 #include "launch/child_program.h"
 
@@ -67,7 +68,7 @@ class RecipesE2e : public ::testing::Test {
   std::string path(const std::string& name) const { return (root_ / name).string(); }
 
   Words train(const Small& small, int ranks, const std::string& name, const Words& more = {}) const {
-    Words words = {REIGEN_PROGRAM,        "train",     small.recipe, "-n",
+    Words words = {built("bin/reigen"),   "train",     small.recipe, "-n",
                    std::to_string(ranks), "--run.dir", path(name),   "--train.log_every=1"};
     for (const std::string& word : small.options) {
       const auto at = word.find("DATA/");
@@ -218,20 +219,35 @@ TEST_F(RecipesE2e, BadOptionsAndDataAreOneClearErrorWithTheirCode) {
 }
 
 TEST_F(RecipesE2e, HelpListsTheRecipesOwnSizesOnly) {
-  const Ran gpt = run_patiently({REIGEN_PROGRAM, "train", "gpt", "--help"});
+  const Ran gpt = run_patiently({built("bin/reigen"), "train", "gpt", "--help"});
   EXPECT_EQ(gpt.code, 0);
   EXPECT_THAT(gpt.out, AllOf(HasSubstr("--model.heads"), HasSubstr("a text file"), HasSubstr("8 samples a rank"),
                              Not(HasSubstr("--model.width"))));
-  const Ran mnist = run_patiently({REIGEN_PROGRAM, "train", "mnist", "--help"});
+  const Ran mnist = run_patiently({built("bin/reigen"), "train", "mnist", "--help"});
   EXPECT_THAT(mnist.out, AllOf(HasSubstr("IDX"), Not(HasSubstr("--model."))));
-  const Ran all = run_patiently({REIGEN_TRAIN_PROGRAM, "--help"});
+  const Ran all = run_patiently({built("bin/reigen-train"), "--help"});
   EXPECT_THAT(all.out, AllOf(HasSubstr("mnist"), HasSubstr("mlp"), HasSubstr("resnet18"), HasSubstr("gpt")));
 }
 
 TEST_F(RecipesE2e, BenchDdpTellsWhereAStepsTimeGoes) {
-  const Words command = {
-      REIGEN_PROGRAM, "bench", "ddp",     "mlp", "-n",       "2", "--buckets", "0,0.01,25",      "--model.layers", "2",
-      "--model.dim",  "64",    "--steps", "1",   "--rounds", "2", "--json",    path("rows.json")};
+  const Words command = {built("bin/reigen"),
+                         "bench",
+                         "ddp",
+                         "mlp",
+                         "-n",
+                         "2",
+                         "--buckets",
+                         "0,0.01,25",
+                         "--model.layers",
+                         "2",
+                         "--model.dim",
+                         "64",
+                         "--steps",
+                         "1",
+                         "--rounds",
+                         "2",
+                         "--json",
+                         path("rows.json")};
   const Ran ran = run_patiently(command);
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, AllOf(HasSubstr("mlp: 2 ranks (shared_memory)"), HasSubstr("overlapped"), HasSubstr("hidden")));
@@ -253,7 +269,7 @@ TEST_F(RecipesE2e, BenchDdpTellsWhereAStepsTimeGoes) {
 
 TEST_F(RecipesE2e, BenchDdpTakesRanksThatAreThreads) {
   const Ran ran =
-      run_patiently({REIGEN_PROGRAM, "bench", "ddp", "mlp", "-n", "3", "--run.ranks", "threads", "--buckets", "1",
+      run_patiently({built("bin/reigen"), "bench", "ddp", "mlp", "-n", "3", "--run.ranks", "threads", "--buckets", "1",
                      "--model.layers", "1", "--model.dim", "16", "--steps", "1", "--rounds", "1"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("mlp: 3 ranks (shared_memory)"));
@@ -261,7 +277,7 @@ TEST_F(RecipesE2e, BenchDdpTakesRanksThatAreThreads) {
 
 TEST_F(RecipesE2e, BenchDdpRefusesWhatItDoesNotKnow) {
   const auto bench = [&](const Words& words) {
-    Words command = {REIGEN_PROGRAM, "bench", "ddp"};
+    Words command = {built("bin/reigen"), "bench", "ddp"};
     command.insert(command.end(), words.begin(), words.end());
     return run_patiently(command);
   };

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/machine/process_state.h"
+#include "harness/folders.h"
 #include "harness/read_file.h"
 #include "launch/child_program.h"
 
@@ -39,7 +40,7 @@ class Stops : public ::testing::Test {
             "--train.epochs", "1000", "--train.log_every",    "1"};
   }
   Words train(const std::string& name, const Words& more) const {
-    Words words = {REIGEN_PROGRAM, "train", "mlp", "-n", "2", "--run.dir", (root_ / name).string()};
+    Words words = {built("bin/reigen"), "train", "mlp", "-n", "2", "--run.dir", (root_ / name).string()};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -117,7 +118,7 @@ TEST_F(Stops, ATimeEndsTheRunAsASignalDoes) {
 // Without a launcher the rank itself acknowledges the signal.
 TEST_F(Stops, AloneTheRankSaysWhatASecondCtrlCDoes) {
   Words words = steps(100000);
-  words.insert(words.begin(), {REIGEN_TRAIN_PROGRAM, "mlp", "--run.dir", (root_ / "run").string()});
+  words.insert(words.begin(), {built("bin/reigen-train"), "mlp", "--run.dir", (root_ / "run").string()});
   ChildProgram rank(words);
   ASSERT_TRUE(rank.wait_for_text("step 3/"));
   rank.signal(SIGINT);

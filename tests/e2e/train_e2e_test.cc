@@ -13,6 +13,7 @@
 
 #include "base/machine/process_state.h"
 #include "flight/find.h"
+#include "harness/folders.h"
 #include "harness/read_file.h"
 #include "launch/child_program.h"
 
@@ -84,8 +85,9 @@ class TrainE2e : public ::testing::Test {
 
   // `reigen train mnist -n ranks --run.dir name ...` on 290 samples.
   Words train(int ranks, const std::string& name, const Words& more = {}) const {
-    Words words = {REIGEN_PROGRAM, "train",      "mnist",        "-n", std::to_string(ranks), "--run.dir", path(name),
-                   "--data.path",  path("data"), "--data.limit", "290"};
+    Words words = {built("bin/reigen"),   "train",        "mnist",    "-n",
+                   std::to_string(ranks), "--run.dir",    path(name), "--data.path",
+                   path("data"),          "--data.limit", "290"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -175,7 +177,7 @@ TEST_F(TrainE2e, StoppedAtAStepItGoesOnBitwise) {
 }
 
 TEST_F(TrainE2e, TheEnvironmentMayAskForThreads) {
-  const Words job = {REIGEN_PROGRAM,      "train", "mnist",     "-n",       "2", "--data.path", path("data"),
+  const Words job = {built("bin/reigen"), "train", "mnist",     "-n",       "2", "--data.path", path("data"),
                      "--train.max_steps", "2",     "--run.dir", path("run")};
   const Ran ran = launch::run(job, {"REIGEN_RUN_RANKS=threads"});
   EXPECT_EQ(ran.code, 0) << ran.err;
@@ -183,7 +185,7 @@ TEST_F(TrainE2e, TheEnvironmentMayAskForThreads) {
 }
 
 TEST_F(TrainE2e, AReaderThatGoesAwayEndsNothing) {
-  const std::string job = std::string(REIGEN_PROGRAM) + " train mnist -n 2 --data.path " + path("data") +
+  const std::string job = std::string(built("bin/reigen")) + " train mnist -n 2 --data.path " + path("data") +
                           " --train.max_steps 4 --train.log_every 1 --run.dir " + path("run") + " | head -1";
   EXPECT_EQ(launch::run({"bash", "-o", "pipefail", "-c", job}).code, 0);
   EXPECT_FALSE(model("run").empty());
@@ -196,7 +198,7 @@ TEST_F(TrainE2e, TermMakesACheckpointAndTheRunGoesOnBitwise) {
   ASSERT_TRUE(program.wait_for_text("step 3/"));
   program.signal(SIGTERM);
   EXPECT_EQ(wait_for(program), 75) << program.out() << program.err();
-  EXPECT_THAT(program.out(), HasSubstr("go on with: " REIGEN_PROGRAM " train mnist -n 2 "));
+  EXPECT_THAT(program.out(), HasSubstr("go on with: " + built("bin/reigen") + " train mnist -n 2 "));
   EXPECT_EQ(errors_in(program.err()), 0);
   const std::size_t done = losses("parts").size();
   EXPECT_GE(done, 3U);
@@ -226,7 +228,7 @@ TEST_F(TrainE2e, FlightFindsOneJobWithAllItsRanks) {
     EXPECT_EQ(job.ranks.size(), 3U);
     for (const flight::ReadRank& rank : job.ranks) {
       EXPECT_FALSE(rank.operations.empty());
-      const Ran by_rank = launch::run({REIGEN_PROGRAM, "flight", std::to_string(rank.pid)});
+      const Ran by_rank = launch::run({built("bin/reigen"), "flight", std::to_string(rank.pid)});
       EXPECT_THAT(by_rank.out, HasSubstr("job " + std::to_string(program.pid()) + ": 3 ranks"));
     }
   }
@@ -275,7 +277,7 @@ TEST_F(TrainE2e, UnderAnotherLauncherItIsOneOfItsRanks) {
     EXPECT_EQ(wait_for(second), 75) << second.out() << second.err();
     EXPECT_THAT(first.out(), HasSubstr("2 ranks"));
     EXPECT_EQ(second.out(), "");
-    EXPECT_THAT(first.out(), HasSubstr("go on with: " + std::string(command) + REIGEN_PROGRAM " train mnist"));
+    EXPECT_THAT(first.out(), HasSubstr("go on with: " + std::string(command) + built("bin/reigen") + " train mnist"));
     const auto done = losses(launcher);
     const auto all = losses("whole");
     ASSERT_LE(done.size(), all.size());
@@ -291,7 +293,7 @@ TEST_F(TrainE2e, UnderAnotherLauncherAnotherNumberOfRanksIsRefused) {
 
 TEST_F(TrainE2e, TheExampleGivesTheRecipesLosses) {
   run_train(2, "recipe", {"--data.limit", "0"});
-  const Ran example = run_patiently({REIGEN_PROGRAM, "run", "-n", "2", EXAMPLE_PROGRAM, path("data")});
+  const Ran example = run_patiently({built("bin/reigen"), "run", "-n", "2", built("bin/mnist_ddp"), path("data")});
   ASSERT_EQ(example.code, 0) << example.out << example.err;
   const std::string mark = "step 10 loss ";
   const auto at = example.out.find(mark);
@@ -335,29 +337,29 @@ TEST_F(TrainE2e, BadInputIsOneClearErrorWithItsCode) {
     EXPECT_THAT(ran.err, Not(AnyOf(HasSubstr("last lines"), HasSubstr("flight"))));
     EXPECT_FALSE(fs::exists(root_ / "run")) << c.text;
   }
-  const Ran recipe = run_patiently({REIGEN_PROGRAM, "train", "mnits", "-n", "2"});
+  const Ran recipe = run_patiently({built("bin/reigen"), "train", "mnits", "-n", "2"});
   EXPECT_EQ(recipe.code, 2);
   EXPECT_THAT(recipe.err, HasSubstr("did you mean mnist?"));
 }
 
 TEST_F(TrainE2e, HelpAndThePrintedConfiguration) {
-  const Ran help = run_patiently({REIGEN_PROGRAM, "train", "mnist", "--help"});
+  const Ran help = run_patiently({built("bin/reigen"), "train", "mnist", "--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_THAT(help.out, HasSubstr("--train.epochs"));
-  EXPECT_EQ(run_patiently({REIGEN_TRAIN_PROGRAM, "--help"}).code, 0);
-  EXPECT_EQ(run_patiently({REIGEN_TRAIN_PROGRAM}).code, 2);
+  EXPECT_EQ(run_patiently({built("bin/reigen-train"), "--help"}).code, 0);
+  EXPECT_EQ(run_patiently({built("bin/reigen-train")}).code, 2);
 
-  const Ran printed = run_patiently({REIGEN_PROGRAM, "train", "mnist", "--train.epochs", "7", "--print-config"});
+  const Ran printed = run_patiently({built("bin/reigen"), "train", "mnist", "--train.epochs", "7", "--print-config"});
   EXPECT_EQ(printed.code, 0);
   std::ofstream(root_ / "printed.toml") << printed.out;
   const Ran again =
-      run_patiently({REIGEN_PROGRAM, "train", "mnist", "--config", path("printed.toml"), "--print-config"});
+      run_patiently({built("bin/reigen"), "train", "mnist", "--config", path("printed.toml"), "--print-config"});
   EXPECT_EQ(again.out, printed.out);
   EXPECT_THAT(again.out, HasSubstr("epochs = 7"));
 }
 
 TEST_F(TrainE2e, WithoutALauncherTheProgramStartsItsRanksItself) {
-  const Ran ran = run_patiently({REIGEN_TRAIN_PROGRAM, "mnist", "-n", "2", "--run.dir", path("run"), "--data.path",
+  const Ran ran = run_patiently({built("bin/reigen-train"), "mnist", "-n", "2", "--run.dir", path("run"), "--data.path",
                                  path("data"), "--train.max_steps", "1"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(nlohmann::json::parse(read_file(root_ / "run" / "summary.json"))["world_size"], 2);

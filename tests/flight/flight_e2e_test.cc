@@ -12,6 +12,7 @@
 
 #include "flight/find.h"
 #include "flight/recorder.h"
+#include "harness/folders.h"
 #include "launch/child_program.h"
 #include "reigen/launch/job.h"
 
@@ -24,13 +25,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Ran flight(const std::vector<std::string>& words) {
-  std::vector<std::string> command = {REIGEN_PROGRAM, "flight"};
+  std::vector<std::string> command = {built("bin/reigen"), "flight"};
   command.insert(command.end(), words.begin(), words.end());
   return run(command);
 }
 
 std::vector<std::string> faulty(const std::string& ranks, const std::string& fault, const std::string& rank) {
-  return reigen_run({"-n", ranks, FAULTY_RANK_PROGRAM, fault, "step", rank});
+  return reigen_run({"-n", ranks, built("tests/faulty_rank"), fault, "step", rank});
 }
 
 std::size_t own_descriptors() {
@@ -145,7 +146,7 @@ TEST(Flight, RefusesAnotherUsersProcess) {
   ChildProgram job(faulty("2", "stop", "1"));
   ASSERT_TRUE(job.wait_for_text("pid ", 2));
   const std::string copy = ::testing::TempDir() + "reigen_flight_copy";
-  std::filesystem::copy_file(REIGEN_PROGRAM, copy, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(built("bin/reigen"), copy, std::filesystem::copy_options::overwrite_existing);
   std::filesystem::permissions(copy, std::filesystem::perms::others_read | std::filesystem::perms::others_exec,
                                std::filesystem::perm_options::add);
   const Ran ran = run({"setpriv", "--reuid", "65534", "--clear-groups", copy, "flight", std::to_string(job.pid())});
@@ -172,7 +173,7 @@ TEST(Flight, AFileGetsEverything) {
   std::string folder = ::testing::TempDir() + "reigen_flight_XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/flight.jsonl";
-  const Ran ran = run(reigen_run({"-n", "2", "--flight", path, FAULTY_RANK_PROGRAM, "none", "step", "1"}));
+  const Ran ran = run(reigen_run({"-n", "2", "--flight", path, built("tests/faulty_rank"), "none", "step", "1"}));
   EXPECT_EQ(ran.code, 0) << ran.err;
   std::ifstream file(path);
   int operations = 0;
@@ -195,8 +196,8 @@ TEST(Flight, ARankInheritsItsOwnRecordOnly) {
   const std::string count = "ls -l /proc/self/fd | grep -c reigen-flight";
   const Ran ran = run(reigen_run({"-n", "3", "--prefix", "none", "sh", "-c", count}));
   EXPECT_EQ(ran.out, "1\n1\n1\n") << ran.err;
-  const Ran nested =
-      run(reigen_run({"-n", "1", REIGEN_PROGRAM, "run", "-n", "2", FAULTY_RANK_PROGRAM, "differ", "step", "1"}));
+  const Ran nested = run(reigen_run(
+      {"-n", "1", built("bin/reigen"), "run", "-n", "2", built("tests/faulty_rank"), "differ", "step", "1"}));
   EXPECT_THAT(nested.err, HasSubstr("all completed #19"));
 }
 

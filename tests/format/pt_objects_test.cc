@@ -7,7 +7,7 @@
 
 #include "format/memory_file.h"
 #include "format/pt_writer.h"
-#include "harness/source_folder.h"
+#include "harness/folders.h"
 #include "reigen/base/error.h"
 #include "reigen/format/pt_file.h"
 
@@ -236,7 +236,7 @@ TEST(PtScripts, StatesOfOptimizersHaveTheParametersNumber) {
 }
 
 std::vector<std::string> names_in(const std::string& file_name, std::string* objects = nullptr) {
-  const PtFile file(std::string(tests::kSourceFolder) + "/tests/format/files/" + file_name);
+  const PtFile file(std::string(kSourceFolder) + "/tests/format/files/" + file_name);
   file.verify();
   std::vector<std::string> names;
   for (const auto& entry : file.tensors()) names.push_back(entry.name);

@@ -1,4 +1,5 @@
 #include "child_program.h"
+#include "harness/folders.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -129,7 +130,7 @@ Ran run(const std::vector<std::string>& command, const std::vector<std::string>&
 }
 
 std::vector<std::string> reigen_run(const std::vector<std::string>& words) {
-  std::vector<std::string> command = {REIGEN_PROGRAM, "run"};
+  std::vector<std::string> command = {built("bin/reigen"), "run"};
   command.insert(command.end(), words.begin(), words.end());
   return command;
 }

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "child_program.h"
+#include "harness/folders.h"
 
 namespace reigen::launch::command_line_e2e_test {
 namespace {
@@ -17,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Ran reigen(std::vector<std::string> words) {
-  words.insert(words.begin(), REIGEN_PROGRAM);
+  words.insert(words.begin(), built("bin/reigen"));
   return run(words);
 }
 
@@ -123,7 +124,7 @@ class Train : public ::testing::Test {
     std::string name = ::testing::TempDir() + "reigen_train_XXXXXX";
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
-    std::filesystem::copy_file(REIGEN_PROGRAM, folder_ + "/reigen");
+    std::filesystem::copy_file(built("bin/reigen"), folder_ + "/reigen");
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   void add_train_program() const {

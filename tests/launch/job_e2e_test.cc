@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "child_program.h"
+#include "harness/folders.h"
 #include "reigen/base/error.h"
 #include "reigen/launch/job.h"
 
@@ -79,8 +80,9 @@ TEST(Job, AKilledRankEndsTheOthers) {
 }
 
 TEST(Job, RanksThatIgnoreTermAreKilled) {
-  const Ran ran = run(reigen_run(
-      {"-n", "3", "sh", "-c", "[ $RANK = 2 ] && { sleep 0.3; exit 9; }; exec " TEST_RANK_PROGRAM " ignore"}));
+  const Ran ran =
+      run(reigen_run({"-n", "3", "sh", "-c",
+                      "[ $RANK = 2 ] && { sleep 0.3; exit 9; }; exec " + built("tests/launch_test_rank") + " ignore"}));
   EXPECT_EQ(ran.code, 9);
   for (const pid_t pid : pids_after("ready", ran.out)) EXPECT_TRUE(disappears(pid));
 }
@@ -99,7 +101,7 @@ TEST(Job, ALostPeerIsNotTheCause) {
 }
 
 TEST(Job, EndsWhatItsRanksLeftBehind) {
-  const Ran ran = run(reigen_run({"-n", "2", TEST_RANK_PROGRAM, "grow-and-exit", "0"}));
+  const Ran ran = run(reigen_run({"-n", "2", built("tests/launch_test_rank"), "grow-and-exit", "0"}));
   EXPECT_EQ(ran.code, 0) << ran.err;
   const std::vector<pid_t> pids = pids_after("pid", ran.out);
   EXPECT_EQ(pids.size(), 6U);
@@ -107,7 +109,7 @@ TEST(Job, EndsWhatItsRanksLeftBehind) {
 }
 
 TEST(Job, NobodyOutlivesAKilledLauncher) {
-  ChildProgram job(reigen_run({"-n", "2", TEST_RANK_PROGRAM, "grow-and-stay"}));
+  ChildProgram job(reigen_run({"-n", "2", built("tests/launch_test_rank"), "grow-and-stay"}));
   ASSERT_TRUE(job.wait_for_text("pid ", 6));
   const std::vector<pid_t> pids = pids_after("pid", job.out());
   std::ifstream children("/proc/" + std::to_string(job.pid()) + "/task/" + std::to_string(job.pid()) + "/children");
@@ -120,7 +122,8 @@ TEST(Job, NobodyOutlivesAKilledLauncher) {
 }
 
 TEST(Job, NobodyOutlivesAKilledOuterLauncher) {
-  ChildProgram job(reigen_run({"-n", "1", REIGEN_PROGRAM, "run", "-n", "2", TEST_RANK_PROGRAM, "grow-and-stay"}));
+  ChildProgram job(
+      reigen_run({"-n", "1", built("bin/reigen"), "run", "-n", "2", built("tests/launch_test_rank"), "grow-and-stay"}));
   ASSERT_TRUE(job.wait_for_text("pid ", 6));
   job.signal(SIGKILL);
   EXPECT_EQ(job.wait(), 137);
@@ -141,13 +144,15 @@ TEST(Job, TooManyRanksForTheMemory) {
 
 TEST(Job, TooManyRanksForTheDescriptors) {
   const Ran ran =
-      run({"sh", "-c", "ulimit -Sn 60; ulimit -Hn 60; exec " REIGEN_PROGRAM " run -n 10 --memory-per-rank 1M true"});
+      run({"sh", "-c",
+           "ulimit -Sn 60; ulimit -Hn 60; exec " + built("bin/reigen") + " run -n 10 --memory-per-rank 1M true"});
   EXPECT_EQ(ran.code, 71);
   EXPECT_THAT(ran.err, HasSubstr("10 x 6 + 40 = 100"));
 }
 
 TEST(Job, ARaisedLimitOfDescriptorsIsNotTheRanks) {
-  const Ran ran = run({"sh", "-c", "ulimit -Sn 45; exec " REIGEN_PROGRAM " run -n 3 --prefix none sh -c 'ulimit -Sn'"});
+  const Ran ran =
+      run({"sh", "-c", "ulimit -Sn 45; exec " + built("bin/reigen") + " run -n 3 --prefix none sh -c 'ulimit -Sn'"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(ran.out, "45\n45\n45\n");
 }

@@ -13,6 +13,7 @@
 
 #include "agent_server.h"
 #include "child_program.h"
+#include "harness/folders.h"
 #include "net/interfaces.h"
 
 namespace reigen::launch::launchers_e2e_test {
@@ -50,8 +51,8 @@ std::vector<Variables> ranks_of(const std::vector<std::string>& names, const Var
 void expect_meeting(const std::string& source, const std::vector<Variables>& ranks, const std::string& port) {
   std::vector<std::unique_ptr<ChildProgram>> programs;
   for (const auto& variables : ranks) {
-    programs.push_back(
-        std::make_unique<ChildProgram>(std::vector<std::string>{TEST_RANK_PROGRAM, "join", "list"}, variables));
+    programs.push_back(std::make_unique<ChildProgram>(
+        std::vector<std::string>{built("tests/launch_test_rank"), "join", "list"}, variables));
   }
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
     EXPECT_EQ(programs[rank]->wait(), 0) << programs[rank]->err();
@@ -72,10 +73,10 @@ void expect_meeting(const std::string& source, const std::vector<Variables>& ran
   }
 }
 
-TEST(Launchers, Alone) { EXPECT_EQ(run({TEST_RANK_PROGRAM, "join"}).out, "none: rank 0 of 1 met all\n"); }
+TEST(Launchers, Alone) { EXPECT_EQ(run({built("tests/launch_test_rank"), "join"}).out, "none: rank 0 of 1 met all\n"); }
 
 TEST(Launchers, ReigenRun) {
-  const Ran ran = run(reigen_run({"-n", "3", TEST_RANK_PROGRAM, "join"}));
+  const Ran ran = run(reigen_run({"-n", "3", built("tests/launch_test_rank"), "join"}));
   EXPECT_EQ(ran.code, 0) << ran.err;
   for (const char* rank : {"0", "1", "2"}) {
     EXPECT_THAT(ran.out, HasSubstr(std::string("[") + rank + "] reigen: rank " + rank + " of 3 met all\n"));
@@ -178,7 +179,8 @@ TEST(Launchers, OpenMpi) {
   if (version.find("Open MPI") == std::string::npos && version.find("OpenRTE") == std::string::npos) {
     GTEST_SKIP() << "no Open MPI here";
   }
-  const Ran ran = run({mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", TEST_RANK_PROGRAM, "join"});
+  const Ran ran =
+      run({mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", built("tests/launch_test_rank"), "join"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   for (const char* rank : {"0", "1"})
     EXPECT_THAT(ran.out, HasSubstr(std::string("Open MPI: rank ") + rank + " of 2 met all\n"));

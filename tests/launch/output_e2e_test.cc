@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "child_program.h"
+#include "harness/folders.h"
 #include "reigen/base/unique_fd.h"
 
 namespace reigen::launch::output_e2e_test {
@@ -31,7 +32,7 @@ std::string read_file(const std::string& path) {
 
 // If output cannot be written, the ranks go on: a full disk for a log is no reason to lose the work.
 TEST(Output, WhatFindsNoRoomIsSaidAndTheRanksGoOn) {
-  const std::string job = REIGEN_PROGRAM " run -n 2 sh -c 'echo a; sleep 0.2; echo b; sleep 0.2; echo done >&2'";
+  const std::string job = built("bin/reigen") + " run -n 2 sh -c 'echo a; sleep 0.2; echo b; sleep 0.2; echo done >&2'";
   const Ran ran = run({"sh", "-c", job + " > /dev/full"});
   EXPECT_EQ(ran.code, 74);
   EXPECT_THAT(ran.err, AllOf(HasSubstr("[1] done"), HasSubstr("output was lost: No space left on device")));
@@ -44,7 +45,7 @@ TEST(Output, ALongLineOfOneRankStaysWhole) {
 }
 
 TEST(Output, LinesOfTwoRanksNeverMix) {
-  const Ran ran = run(reigen_run({"-n", "2", TEST_RANK_PROGRAM, "chatter", "2000"}));
+  const Ran ran = run(reigen_run({"-n", "2", built("tests/launch_test_rank"), "chatter", "2000"}));
   ASSERT_EQ(ran.code, 0);
   std::map<std::string, int> lines;
   std::istringstream text(ran.out);
@@ -80,7 +81,7 @@ TEST(Output, ABigOutputArrivesWhole) {
 
 // The job has ended, and the reader of its output is slow. A signal that ends nothing must not lose output.
 TEST(Output, ASignalWhileAReaderIsWaitedForLosesNothing) {
-  const std::string job = REIGEN_PROGRAM " run -n 1 sh -c 'echo $PPID; yes | head -c 150000'";
+  const std::string job = built("bin/reigen") + " run -n 1 sh -c 'echo $PPID; yes | head -c 150000'";
   const Ran ran = run({"sh", "-c", job + " | { read pid; sleep 0.3; kill -CONT $pid; sleep 0.1; wc -c; }"});
   EXPECT_EQ(ran.out, "150000\n");
 }
@@ -108,7 +109,7 @@ TEST(Output, LogFilesHoldWhatEachRankPrints) {
 }
 
 TEST(Output, AGoneReaderEndsTheRanksAsWithoutALauncher) {
-  const Ran ran = run({"sh", "-c", REIGEN_PROGRAM " run -n 2 yes | head -n 3"});
+  const Ran ran = run({"sh", "-c", built("bin/reigen") + " run -n 2 yes | head -n 3"});
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 3);
   EXPECT_THAT(ran.err, HasSubstr("SIGPIPE"));
@@ -117,7 +118,7 @@ TEST(Output, AGoneReaderEndsTheRanksAsWithoutALauncher) {
 TEST(Output, LinesThatWereJustShownAreNotRepeatedInTheReport) {
   const std::string fails = "[ $RANK = 1 ] && { echo words; echo error >&2; exit 3; }; sleep 60";
   const auto launch = [&](const std::string& script) {
-    return run({"sh", "-c", std::string("exec ") + REIGEN_PROGRAM " run -n 2 sh -c '" + script + "' 2>&1"});
+    return run({"sh", "-c", std::string("exec ") + built("bin/reigen") + " run -n 2 sh -c '" + script + "' 2>&1"});
   };
   const Ran just = launch(fails);
   EXPECT_EQ(just.code, 3);

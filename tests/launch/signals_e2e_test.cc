@@ -11,6 +11,7 @@
 
 #include "base/machine/process_state.h"
 #include "child_program.h"
+#include "harness/folders.h"
 
 namespace reigen::launch::signals_e2e_test {
 namespace {
@@ -23,7 +24,7 @@ std::vector<std::string> test_rank(const std::string& ranks, const std::vector<s
                                    const std::vector<std::string>& options = {}) {
   std::vector<std::string> all = {"-n", ranks};
   all.insert(all.end(), options.begin(), options.end());
-  all.push_back(TEST_RANK_PROGRAM);
+  all.push_back(built("tests/launch_test_rank"));
   all.insert(all.end(), words.begin(), words.end());
   return reigen_run(all);
 }
@@ -235,7 +236,7 @@ TEST(Signals, StoppedRanksAreKilledToo) {
 
 TEST(Signals, NohupIsHonoured) {
   ChildProgram job(
-      {"sh", "-c", "trap '' HUP; exec " REIGEN_PROGRAM " run -n 1 sh -c 'echo ready; sleep 0.5; echo end'"});
+      {"sh", "-c", "trap '' HUP; exec " + built("bin/reigen") + " run -n 1 sh -c 'echo ready; sleep 0.5; echo end'"});
   ASSERT_TRUE(job.wait_for_text("ready"));
   job.signal(SIGHUP);
   EXPECT_EQ(job.wait(), 0);
@@ -244,7 +245,8 @@ TEST(Signals, NohupIsHonoured) {
 
 TEST(Signals, AnInheritedIgnoredInterruptDoesNotReachTheRanks) {
   // A shell starts background jobs so that they ignore SIGINT.
-  ChildProgram job({"sh", "-c", "trap '' INT; exec " REIGEN_PROGRAM " run -n 1 sh -c 'echo ready; exec sleep 60'"});
+  ChildProgram job(
+      {"sh", "-c", "trap '' INT; exec " + built("bin/reigen") + " run -n 1 sh -c 'echo ready; exec sleep 60'"});
   ASSERT_TRUE(job.wait_for_text("ready"));
   job.signal(SIGINT);
   EXPECT_EQ(job.wait(), 130);

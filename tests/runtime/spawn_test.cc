@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <string>
 
+#include "harness/folders.h"
+
 namespace reigen {
 namespace {
 
@@ -18,7 +20,7 @@ struct Ended {
 };
 
 Ended run(const std::string& what) {
-  const std::string command = fmt::format("{} {} 2>&1", REIGEN_SPAWN_PROGRAM, what);
+  const std::string command = fmt::format("{} {} 2>&1", built("tests/spawn_program"), what);
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::string output;
   std::array<char, 4096> buffer{};
