@@ -9,7 +9,7 @@
 //   auto parallel = reigen::data_parallel(model, world);
 //   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 1e-3});
 //
-// Thread rule: each part has its own (docs/threads.md).
+// Thread rule: each part has a rule of its own (docs/threads.md).
 #pragma once
 
 #include "reigen/base/error.h"

@@ -26,14 +26,15 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// all_gather_bytes() sends the sizes of the texts under the tag "sizes of WHAT". Some calls are made only after an
-// error, so without this check a `what` that is too long would be noticed only then.
+// Checks that the longest tag that contains `what` is not too long. This is the tag "sizes of WHAT" of a call in
+// all_gather_bytes(). Some calls with such tags are made only after an error. Without this check, a `what` that is too
+// long would be noticed only after an error.
 void require_short(const std::string& what) {
   constexpr std::size_t kBefore = 9;
   REIGEN_ASSERT(what.size() + kBefore <= kLongestTag, "\"{}\" is too long for a tag", what);
 }
 
-// The result of a body, or its error.
+// The result that `body` returned, or the error that it threw.
 template <class Result>
 struct Outcome {
   Result result = {};
@@ -91,7 +92,7 @@ std::vector<std::string> attempt_all(Communicator group, const std::string& what
 
 std::string attempt_first(Communicator group, const std::string& what, const std::function<std::string()>& body) {
   require_short(what);
-  std::string told;  // 'r' and a result, or 'e' and an error
+  std::string told;  // the letter 'r' and the result of `body`, or 'e' and its error
   if (group.rank() == 0) {
     const auto outcome = outcome_of(body);
     told = outcome.error ? "e" + base::encode(*outcome.error) : "r" + outcome.result;

@@ -13,14 +13,14 @@ namespace reigen::comm {
 
 struct BackendEntry {
   std::string name;
-  std::vector<Family> families;  // the families from which it takes algorithms; empty: a library chooses
+  std::vector<Family> families;  // the sets of algorithms that it uses; empty if a library chooses the algorithm
   // Blocks until all ranks are there. Throws BackendError (exit code 69) when this build does not have the backend.
   std::unique_ptr<Backend> (*make)(const GroupOptions& options) = nullptr;
-  bool joins_machines = false;           // can connect machines: may be named by GroupOptions::network
+  bool joins_machines = false;           // GroupOptions::network may name it, because it can connect machines
   DeviceKind memory = DeviceKind::kCpu;  // the memory in which its calls' buffers lie
 };
 
-// Whether the entry's calls may run algorithms of the family.
+// Whether calls of this backend can use algorithms of the family.
 bool offers(const BackendEntry& entry, Family family);
 
 inline constexpr const char* kAutomatic = "auto";
@@ -32,11 +32,12 @@ std::vector<std::string> backend_names();
 // The values of GroupOptions::device_backend besides "auto".
 std::vector<std::string> device_backend_names();
 
-// Brings the options into one form. If `backend` names a device's backend, that name moves to `device_backend`. If a
-// device's backend is named but no device, `device` becomes cuda. Throws InvalidArgument for an unknown name.
+// Makes `backend`, `device_backend` and `device` consistent. If `backend` names a device's backend, that name moves to
+// `device_backend`. If a device's backend is named but no device, `device` becomes cuda. Throws InvalidArgument for an
+// unknown name.
 GroupOptions settled(GroupOptions options);
 
-// The entry options.engine if there is one, else the entry that options.backend names.
+// Returns options.engine if it is set, else the entry that options.backend names.
 const BackendEntry& engine_of(const GroupOptions& options);
 
 // The entry with this name. The backend of the entry "auto" depends on the machines that the ranks are on. The entry

@@ -23,13 +23,14 @@ namespace reigen::comm {
 
 namespace {
 
-// Whether the group is one rank without a backend: options.backend is "auto" or "self".
+// Whether the group has one rank and uses no backend for the host's memory, because options.backend is "auto" or
+// "self".
 bool is_alone(const GroupOptions& o) {
   return o.size == 1 && (o.backend == kAutomatic || o.backend == self::backend_name());
 }
 
-// The calls on the device's memory have an order of their own, so the flight record lists them under another group
-// name.
+// The options for the device's backend. The calls on the device's memory are numbered separately from the calls on the
+// host's memory, so the flight record lists them under another group name.
 GroupOptions options_of_device(const GroupOptions& group) {
   GroupOptions options = group;
   options.name += ".cuda";
@@ -64,17 +65,18 @@ void check_options(const GroupOptions& o) {
 struct Communicator::Impl {
   GroupOptions options;
   std::string backend_name;
-  // This rank's part of the processors of its machine, which it shares with those ranks of the family's first group
-  // that are on the machine. Not set in a group of one without a backend: core_share_of() then computes the share.
+  // This rank's share of the processors of its machine. It is computed for the first group, whose ranks on the machine
+  // divide the processors; all groups that are split off get the same share. Not set in a group of one rank without a
+  // backend: core_share_of() then computes the share.
   std::optional<base::CoreShare> share;
   std::optional<FlightLog> flight;
-  std::shared_ptr<Context> context;  // shared by the family; null if there is no engine
+  std::shared_ptr<Context> context;  // shared by a first group and all groups split off it; null without an engine
   std::shared_ptr<Engine> host;      // null in a group of one without a backend
-  std::shared_ptr<Engine> device;    // null if the group carries no device's memory
+  std::shared_ptr<Engine> device;    // null if the group's calls cannot use a device's memory
   std::string device_backend_name;   // empty if `device` is null
-  std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);  // Engine::Group::told
-  std::exception_ptr ended;                                                              // only in a group of one
-  std::uint64_t called = 0;                                                              // only in a group of one
+  std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);  // see Engine::Group::told
+  std::exception_ptr ended;                                                              // error of a group of one
+  std::uint64_t called = 0;                                                              // calls in a group of one
   int splits = 0;  // split() calls so far; every rank has the same number
 
   // Called before this rank waits for the other ranks, so that its flight record names the group even while it waits.
@@ -97,7 +99,8 @@ struct Communicator::Impl {
     return numbers;
   }
 
-  // Makes the engine of a backend. members[q]: the number of rank q in the first group of the Context.
+  // Makes the engine of a backend. members[q] is the number that rank q of this group has in the first group, from
+  // which this group was split.
   void begin(std::unique_ptr<Backend> backend, std::vector<int> members) {
     if (!share) share = backend->core_share();
     const Device on = backend->device();
@@ -123,8 +126,8 @@ struct Communicator::Impl {
     return engine;
   }
 
-  // Whether the call is on the device's memory. A group without a device does not look up where the buffers lie: the
-  // time for it would be noticeable in a call of a few bytes.
+  // Whether the call is on the device's memory. A group without a device does not look up where the buffers lie,
+  // because the look-up takes noticeable time in a call of a few bytes.
   bool takes_device(const Call& call) const {
     if (!device && call.after.device.is_cpu()) return false;
     return is_of_device(call, {.name = options.name,
@@ -133,8 +136,8 @@ struct Communicator::Impl {
                                .device = device ? options.device : Device::cpu()});
   }
 
-  // Marks the stream's work that must come before the call. The engine gets the call only after this. The mark
-  // therefore contains no work that is enqueued while this thread waits for the driver thread.
+  // Marks the work on the stream call.after that must come before the call. The engine gets the call only after mark()
+  // has returned. So the mark contains no work that other threads enqueue while this thread waits in the engine.
   void mark(const std::shared_ptr<Engine>& engine, Call& call) const {
     if (device && engine == device) call.before = engine->backend().mark(call.after);
   }
@@ -167,8 +170,8 @@ struct Communicator::Impl {
   }
 
   // Submits the calls on the host's memory together, and the calls on the device's memory together. A thread that waits
-  // for a call on the host's memory drives only the host's engine, so if the list has both kinds, the Context's thread
-  // drives too.
+  // for a call on the host's memory advances only the host's engine. So if the list has calls of both kinds, the
+  // progress thread (context.h) advances them too.
   Work start(const std::vector<Call>& calls, Progress progress) {
     std::vector<const std::shared_ptr<Engine>*> engines;
     for (const Call& call : calls) engines.push_back(&engine_for(call));
@@ -193,8 +196,8 @@ struct Communicator::Impl {
   }
 
  private:
-  // If this part of the list is refused, the caller gets an error. The parts that are already in flight would go on to
-  // use the caller's buffers, so their engines are aborted.
+  // Submits the calls of a list that belong to `engine`. If the engine refuses them, the caller gets an error. Calls of
+  // the list that the other engine has in flight would still use the caller's buffers, so the group is aborted.
   static void submit_part(Engine& engine, std::span<const std::shared_ptr<WorkState>> works, bool thread,
                           const WorkState& list) {
     try {
@@ -274,7 +277,7 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
     child->context = impl_->context;
     child->begin_record();
   }
-  // A rank that gets no group also takes part, until all other ranks have their groups.
+  // A rank that gets no group also takes part in meet(), until all other ranks have their groups.
   if (impl_->context) {
     Backends made = meet(child.get(), members);
     for (auto* backend : {&made.host, &made.device}) {
@@ -285,8 +288,8 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   return Communicator(std::move(child));
 }
 
-// Makes the backends of `child` (null: makes none) while the ranks of this group meet in rounds (round_store.h).
-// Every rank takes part up to the last round, even if something failed on it, because a round needs all ranks.
+// Makes the backends of `child`; makes none if `child` is null. Meanwhile the ranks of this group exchange messages in
+// rounds (round_store.h). A round needs all ranks, so every rank takes part up to the last round, even after an error.
 Communicator::Backends Communicator::meet(Impl* child, const std::vector<int>& members) const {
   const auto meeting = std::make_shared<RoundStore>(*this);
   Backends made;
@@ -483,7 +486,7 @@ std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) const {
   if (!impl_->host) return self::allocate(bytes);
   struct Offer {
     std::uint64_t bytes;
-    char word[Backend::kCommonWordMax];  // empty: rank 0 could not create the memory
+    char word[Backend::kCommonWordMax];  // empty if rank 0 could not create the memory
   };
   Backend& backend = impl_->host->backend();
   std::shared_ptr<void> memory;
@@ -507,7 +510,7 @@ std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) const {
   Offer offer = mine;
   broadcast(&offer, sizeof(offer), DataType::kUint8, 0, {.tag = "allocate_shared"});
   if (rank() != 0 && offer.word[0] != '\0') attempt([&] { memory = backend.open_common(offer.word); });
-  // Either all ranks get the memory or none does: a rank without the memory gives 0.
+  // Either all ranks get the memory or none does. A rank without the memory contributes 0, and then the minimum is 0.
   std::int64_t all_have = memory != nullptr && offer.bytes == bytes ? 1 : 0;
   all_reduce(&all_have, &all_have, 1, DataType::kInt64, ReduceOp::kMin, {.tag = "allocate_shared"});
   if (all_have == 1) return memory;

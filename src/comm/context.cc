@@ -15,8 +15,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kHeartbeat = milliseconds(500);
-constexpr auto kBusyElsewhere = milliseconds(5);  // pause while other threads drive all engines that want this thread
-constexpr auto kGlance = microseconds(200);       // time for each group when several groups want the thread
+constexpr auto kBusyElsewhere = milliseconds(5);  // pause while other threads advance the operations of all engines
+constexpr auto kGlance = microseconds(200);       // time for each group when several groups have work for the thread
 constexpr auto kEndWithin = std::chrono::seconds(1);
 
 }  // namespace
@@ -72,7 +72,8 @@ void Context::wait_for_end() {
   left_.wait_until(lock, end_by_.when(), [this] { return !ending_ || engines_.empty(); });
 }
 
-// Runs the body without the lock, unless the engine has left. Returns false if the body failed for lack of memory.
+// Releases the lock and runs `body` on the engine, unless the engine has left the Context. Returns false if `body`
+// failed for lack of memory.
 template <class Body>
 bool Context::inside(Engine* engine, std::unique_lock<std::mutex>& lock, const Body& body) {
   if (std::find(engines_.begin(), engines_.end(), engine) == engines_.end()) return true;
@@ -112,8 +113,9 @@ void Context::end_engines(std::unique_lock<std::mutex>& lock) {
   left_.notify_all();
 }
 
-// Gives the signs of life, and checks for every group whether another rank has ended it. A rank waits in one group at a
-// time. Here it learns that one of its other groups has ended.
+// Tells the other ranks of every group that this rank is alive, and checks whether another rank has ended the group. A
+// waiting thread checks only the group in which it waits. So look_around() finds out whether another rank has ended one
+// of the other groups.
 void Context::look_around(std::unique_lock<std::mutex>& lock) {
   next_look_ = Deadline::Clock::now() + kHeartbeat;
   round_ = engines_;
@@ -125,9 +127,9 @@ void Context::look_around(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// If only one group wants the thread, that group has it until its work is done or the next sign of life is due.
-// Several groups have the thread in turn, each for kGlance. The thread sleeps in one group at a time, and only an event
-// in that group wakes it. It may therefore notice an event in another group kGlance late.
+// If only one group has work for the thread, the thread drives that group until the work is done or the next sign of
+// life is due. If several groups have work, the thread drives each of them for kGlance in turn. While the thread sleeps
+// in one group, only an event in that group wakes it. So it may notice an event in another group up to kGlance late.
 void Context::progress(std::unique_lock<std::mutex>& lock) {
   wanted_ = false;
   called_.store(ending_ || stop_);

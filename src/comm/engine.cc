@@ -19,10 +19,10 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kSpinFor =
-    microseconds(60);  // time to spin if each rank has a core: a peer that is ready soon then costs no system call
-constexpr auto kYieldFor = microseconds(50);                   // time to yield if ranks share cores: others may run
+    microseconds(60);  // time to spin if each rank has a core: if the peer is ready soon, no system call is needed
+constexpr auto kYieldFor = microseconds(50);                   // time to yield if ranks share cores, so that others run
 constexpr int kPauses = 4;                                     // pause instructions between two looks for progress
-constexpr int kFirstLooks = 64;                                // first looks of a blocking call, which read no clock
+constexpr int kFirstLooks = 64;                                // a blocking call's looks before it reads the clock
 constexpr auto kSleepSlice = milliseconds(20);                 // longest sleep between two checks of the peers
 constexpr std::size_t kCarriedAtOnce = std::size_t{64} << 10;  // moving this many bytes costs less than waking a thread
 
@@ -81,7 +81,7 @@ void Engine::shut_down() {
   backend_->wake();
   if (auto cause = context_->leave(*this)) end(std::move(*cause));
   std::lock_guard drive(drive_mutex_);
-  // The other groups of this rank go on. Only a rank that waits in this group ends its other groups too.
+  // The other groups of this rank go on. Another rank ends its other groups too only if it waits in this group.
   if (pending_.load() > 0) {
     fail(std::make_exception_ptr(
              LeftPending(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, name_))),
@@ -98,8 +98,8 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
   try {
     std::lock_guard lock(queue_mutex_);
     for (const auto& work : works) {
-      // The error may come from a call that nobody waited for. Then the next call throws it unchanged, so that a
-      // program can tell a lost rank from an aborted group.
+      // If no call has thrown the error that ended the group, this call throws it unchanged. So a program can tell a
+      // lost rank from an aborted group, even if it did not wait for the call that failed.
       if (dead_ && !group_.told->exchange(true)) std::rethrow_exception(dead_);
       if (dead_)
         throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
@@ -148,8 +148,8 @@ void Engine::give_up(WorkState& work, std::exception_ptr error) {
   work.completed.store(true);
 }
 
-// Whether the caller of start_NAME() advances the calls itself: the calls are small, and no other call is in flight.
-// The caller holds drive_mutex_.
+// Whether the thread that calls start_NAME() advances the calls itself. It does so if the calls are small and no other
+// call is in flight. The caller of this function holds drive_mutex_.
 bool Engine::carries_at_once(std::span<const std::shared_ptr<WorkState>> works) const {
   if (active_.size() + messages_.size() > works.size() || has_incoming_.load()) return false;
   std::size_t bytes = 0;
@@ -175,8 +175,9 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
     }
     calling_ = UINT64_MAX;
     drive.unlock();
-    // step_back() is not called earlier, for two reasons. While this thread drives, the Context's thread would find the
-    // lock taken. Calls that are complete by now do not need the Context's thread.
+    // step_back() wakes the Context's thread if calls are left to it. It is not called earlier, for two reasons. While
+    // this thread holds drive_mutex_, the Context's thread could not drive. Calls that are complete by now do not need
+    // the Context's thread.
     step_back();
   } else {
     backend_->wake();  // the driver thread may sleep, and it must post these calls too
@@ -256,8 +257,8 @@ bool Engine::drive_once() {
         continue;
       }
       moved = true;
-      // Operations complete in order. If a later operation is done, this rank's oldest operation is done too, so begin
-      // again with the oldest.
+      // Operations complete in order. If a later operation is done, the oldest operation of this rank is done too. So
+      // begin again with the oldest.
       if (i == 0) {
         posted_ -= 1;
         complete(active_, 0);
@@ -293,8 +294,8 @@ void Engine::complete(Works& works, std::size_t index) {
   tell_listeners();
 }
 
-// Wakes the threads that wait at `changed_`. Call it after the condition that they wait for has become true. A thread
-// that begins to wait only now checks the condition first, so it needs no wake-up.
+// Wakes the threads that wait at `changed_`. Call this function after the condition for which they wait has become
+// true. A thread that begins to wait only now checks the condition first, so it needs no wake-up.
 void Engine::tell_listeners() {
   if (listeners_.load() == 0) return;
   std::lock_guard lock(queue_mutex_);
@@ -317,13 +318,14 @@ void Engine::look_after_peers() {
     for (const auto& work : active_) look(*work, work == active_.front());
     for (const auto& work : messages_) look(*work, work->operation->is_its_turn());
   } catch (...) {
-    // The lost rank may have done its part of the operation before it died. Advance once more before the group ends.
+    // The lost rank may have done its part of the operation before it died. So the group ends only if no operation can
+    // advance any more.
     if (!drive_once()) fail(std::current_exception());
   }
 }
 
-// Drives until `finished` returns true, the deadline passes or abort_wanted_ is set. Without progress it spins or
-// yields for `patience` before it sleeps. The caller holds drive_mutex_.
+// Drives (advances the operations) until `finished` returns true, the deadline passes or abort_wanted_ is set. If
+// nothing advances, spins or yields for `patience` before it sleeps. The caller holds drive_mutex_.
 void Engine::drive_until(const std::function<bool()>& finished, const Deadline& deadline, microseconds patience) {
   bool idle = false;
   Deadline::Clock::time_point idle_since = {};
@@ -356,9 +358,9 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
   }
 }
 
-// This thread has stopped driving. Now a waiting thread may drive, or the Context's thread if operations were left to
-// it. While other threads drive, the Context's thread sleeps. To wake it for each operation would take a core from a
-// rank that computes or spins.
+// Called after this thread has stopped driving. Wakes the waiting threads, one of which may drive now, and the
+// Context's thread if operations are left to it. The Context's thread sleeps while other threads drive: to wake it for
+// each operation would take a core from a rank that computes or spins.
 void Engine::step_back() {
   tell_listeners();
   if (thread_pending_.load() > 0) context_->want(*this);
@@ -369,18 +371,18 @@ void Engine::wait(WorkState& work, const Deadline& deadline) {
   if (work.error) throw_error(work);
 }
 
-// Only the driver thread may call the operation, because the operation no longer exists after it is complete.
+// Only the driver thread may use work.operation, because the driver thread destroys it when the work is complete.
 void Engine::wait_on(WorkState& work, const Stream& stream) {
   const Device own = backend_->device();
   if (stream.device.is_cpu() || own.is_cpu()) return wait(work, Deadline::never());
   check_stream(stream, own, name_of(work.call.kind));
-  // A call that is complete may be followed where waiting is not allowed.
+  // A complete call needs no waiting. So return before drive_for(), which throws where waiting is not allowed.
   if (work.completed.load() && !work.error) return;
   bool follows = false;
   drive_for(work, Deadline::never(), [&] {
     if (work.completed.load() || follows) return true;
     follows = work.operation->precede(stream);
-    if (follows && !work.wants_thread) {  // perhaps no thread waits for the work again
+    if (follows && !work.wants_thread) {  // if no thread waits for the work later, the Context's thread drives
       work.wants_thread = true;
       thread_pending_.fetch_add(1);
     }
@@ -389,8 +391,8 @@ void Engine::wait_on(WorkState& work, const Stream& stream) {
   if (work.completed.load() && work.error) throw_error(work);
 }
 
-// Drives, or waits while another thread drives, until `finished` returns true or the work is complete. Only the
-// driver thread calls `finished`.
+// Drives (advances the operations), or waits while another thread drives, until `finished` returns true or the work is
+// complete. Only the driver thread calls `finished`.
 void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::function<bool()>& finished) {
   base::require_waiting_allowed();
   const auto done = [&] { return work.completed.load(); };
@@ -403,7 +405,7 @@ void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::fun
       backend_->wake();
       {
         std::unique_lock lock(queue_mutex_);
-        // The driver may have stopped before it saw that this thread listens.
+        // Try once more: the driver thread may have stopped before it saw `listeners_`, and then it wakes nobody.
         if (!drive.try_lock()) changed_.wait_for(lock, deadline.remaining(milliseconds(1)), done);
       }
       listeners_.fetch_sub(1);
@@ -427,7 +429,8 @@ void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::fun
 
 void Engine::throw_error(const WorkState& work) {
   tell();
-  // After this throw the caller may call another group, or the group's other engine. That call must find it ended.
+  // After this throw the program may make a call in another group, or in this group on the other kind of memory. The
+  // groups of the Context must have ended by then.
   context_->wait_for_end();
   std::rethrow_exception(work.error);
 }
@@ -486,7 +489,8 @@ bool Engine::progress(const Deadline& until, bool alone, const std::function<boo
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return false;
   // This thread runs next to a thread that computes. If packets arrive every 50 us, a thread that spins until the next
-  // packet never sleeps. Without a core of its own, it would take the core of the computing thread.
+  // packet never sleeps. Without a core of its own, it would take the core of the computing thread. So it spins only if
+  // each rank has cores for two threads.
   drive_once();
   drive_until([&] { return pending_.load() == 0 || waiters_.load() > 0 || called_away(); }, until,
               alone && both_may_spin_ ? kSpinFor : microseconds(0));
@@ -503,7 +507,7 @@ void Engine::hear_of_end() {
   try {
     backend_->throw_if_ended();
   } catch (const LeftPending&) {
-    fail(std::current_exception(), Spread::kHere);  // this rank waits for nothing in that group
+    fail(std::current_exception(), Spread::kHere);  // this rank does not wait in this group, so its other groups go on
   } catch (...) {
     fail(std::current_exception());
   }

@@ -1,7 +1,7 @@
 // Runs a group's operations in the order of the calls; sends and recvs run at the same time as the collectives. One
-// thread at a time drives the operations, which means that it advances them. This driver thread is the caller of a
-// blocking call, a thread that waits, a thread that polls, or the thread of the Context (context.h). The Context's
-// thread otherwise sleeps and gives signs of life.
+// thread at a time drives the operations, which means that it advances them. The thread that drives is called the
+// driver thread. It is a thread in a blocking call, in Work::wait() or in poll(), or it is the thread of the Context
+// (context.h). While the Context's thread does not drive, it sleeps and gives signs of life.
 //
 // Locks: the driver thread holds `drive_mutex_`, also while it sleeps; this lock guards the operations in flight.
 // `queue_mutex_` guards the calls that other threads hand over to the driver thread, and is held only briefly. Order:
@@ -35,18 +35,18 @@ struct WorkState {
   std::shared_ptr<Engine> engine;  // null for a list of calls
   Call call;
   std::uint64_t sequence = 0;
-  std::uint64_t ticket = 0;  // its number in the flight record
+  std::uint64_t ticket = 0;  // the call's number in the flight record
   std::unique_ptr<Operation> operation;
-  // The blocks of allocate() in which the call's buffers lie. Set if the operation may outlive its start_NAME(),
-  // because other ranks may write to the buffers until it has completed.
+  // The blocks of allocate() in which the call's buffers lie. Set for a call of start_NAME() or of a list: the caller
+  // may drop the blocks, but other ranks may use them until the operation has completed.
   std::shared_ptr<void> input_block = nullptr;
   std::shared_ptr<void> output_block = nullptr;
   bool wants_thread = false;
-  // `moved`: the operation has advanced since the last check of the peers. `since`: when it began to wait without
-  // advancing.
+  // `moved`: the operation has advanced since the last check of the peers. `since`: the time at which the operation
+  // began to wait without advancing.
   bool moved = false;
   Deadline::Clock::time_point since = {};
-  std::vector<std::shared_ptr<WorkState>> parts = {};  // list of calls: the state of each call; no other member is set
+  std::vector<std::shared_ptr<WorkState>> parts = {};  // of a list: the state of each call; no other member is then set
   std::atomic<bool> completed{false};
   std::exception_ptr error;  // written before `completed`
 };
@@ -60,7 +60,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     // Whether a call has already thrown the error that ended the group. The engines of one group share this flag.
     std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);
   };
-  // `share`: this rank's part of the processors, which decides whether its threads spin. Call enter() before the
+  // `share`: this rank's share of the processors, which decides whether its threads spin. Call enter() before the
   // first call.
   Engine(std::unique_ptr<Backend> backend, FlightLog flight, const base::CoreShare& share, Group group,
          std::shared_ptr<Context> context);
@@ -68,13 +68,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine(const Engine&) = delete;  // the Context's thread has its address
   Engine& operator=(const Engine&) = delete;
 
-  // Enqueues the calls and, if no other thread drives at the moment, makes them visible to the other ranks. With
-  // `thread`, the Context's thread advances the calls. If the calls are small, the caller advances them first, so that
-  // the Context's thread need not wake up. Without `thread`, the caller advances them as far as possible without
-  // waiting. If the backend refuses a call, this function throws, and so does every wait for one of `works`.
+  // Enqueues the calls and, if no other thread drives at the moment, makes them visible to the other ranks. If `thread`
+  // is true, the Context's thread advances the calls. The calling thread first advances small calls itself, so that the
+  // Context's thread need not wake up for them. If `thread` is false, the calling thread advances the calls as far as
+  // possible without waiting. If the backend refuses a call, this function throws, and so does every wait for one of
+  // `works`.
   void submit(std::span<const std::shared_ptr<WorkState>> works, bool thread);
-  // submit() and wait() in one. If the other ranks make the call at the same time, this function takes each of the two
-  // locks only once.
+  // Does the work of submit() and wait(). If the other ranks make the call at the same time, this function takes each
+  // of the two locks only once.
   void run(const std::shared_ptr<WorkState>& work);
   // Keeps the blocks of allocate() that the call uses alive until the call has completed, even if the owner drops them.
   void hold_memory(WorkState& work);
@@ -87,8 +88,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // also notices a dead peer.
   void poll();
   void abort(const std::string& cause);
-  // Finishes the pending operations, within a second or two; then leaves the Context. Called when the last handle of
-  // the group is gone.
+  // Waits up to two seconds for the pending operations, then leaves the Context. If operations are still pending, ends
+  // the group. Called when the last Communicator of the group is destroyed.
   void shut_down();
 
   Backend& backend() { return *backend_; }
@@ -100,9 +101,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool wants_thread() const {
     return (thread_pending_.load() > 0 || (flush_.load() && pending_.load() > 0)) && waiters_.load() == 0;
   }
-  // Drives at least once. Then drives until the deadline, while there is work, no waiting thread wants to drive, and
-  // `called_away` returns false. `alone`: no other group wants the thread, so it may spin. Returns false if another
-  // thread drives.
+  // Runs on the Context's thread. Drives at least once, and then until the deadline passes, no work is left, a waiting
+  // thread wants to drive, or `called_away` returns true. `alone`: no other group has work for the thread, so the
+  // thread may spin. If another thread drives, does nothing and returns false.
   bool progress(const Deadline& until, bool alone, const std::function<bool()>& called_away);
   // Checks whether another rank has ended the group. Does nothing if another thread drives, because the driver checks
   // this itself.
@@ -131,8 +132,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void step_back();
 
   std::unique_ptr<Backend> backend_;
-  const bool may_spin_;       // one thread of each rank has its own processor, so a spinning thread delays nobody
-  const bool both_may_spin_;  // the same for two threads of each rank
+  const bool may_spin_;       // each rank has a processor for one thread, so a thread that spins delays nobody
+  const bool both_may_spin_;  // the same for two threads per rank
   const FlightLog flight_;
   const Group group_;
   const std::string& name_ = group_.name;
@@ -143,23 +144,23 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::mutex drive_mutex_;
   Works active_;                        // in the order of the calls
   std::size_t posted_ = 0;              // number of calls at the front of `active_` that are posted
-  std::uint64_t calling_ = UINT64_MAX;  // the first ticket of the calls that the driver thread itself now submits
+  std::uint64_t calling_ = UINT64_MAX;  // while the driver thread submits calls: the ticket of the first of them
   Works messages_;                      // sends and recvs, which run at the same time as the calls in `active_`
   Deadline::Clock::time_point last_look_ = Deadline::Clock::now();  // the last check of the peers
 
   std::mutex queue_mutex_;
   Works incoming_;  // calls that were made while another thread drove
   std::atomic<bool> has_incoming_{false};
-  std::condition_variable changed_;  // for waiting threads: a work completed, or the driver stepped back
+  std::condition_variable changed_;  // tells waiting threads: a call completed, or the driver thread stopped driving
   std::uint64_t next_sequence_ = 0;
   std::exception_ptr dead_;
   bool stop_ = false;
   std::atomic<bool> flush_{false};  // the Context's thread advances all pending calls, not only those left to it
 
   std::atomic<std::size_t> pending_{0};         // calls that are not complete
-  std::atomic<std::size_t> thread_pending_{0};  // of these, calls that are left to the Context's thread
-  std::atomic<bool> abort_wanted_{false};       // the driver must stop, so that abort() can clear the queue
-  std::atomic<int> listeners_{0};               // threads that wait at `changed_`
+  std::atomic<std::size_t> thread_pending_{0};  // how many of these are left to the Context's thread
+  std::atomic<bool> abort_wanted_{false};       // the driver thread must stop, so that fail() can end all calls
+  std::atomic<int> listeners_{0};               // threads that wait for `changed_`
   std::atomic<int> waiters_{0};                 // threads that want to drive in place of the Context's thread
 };
 

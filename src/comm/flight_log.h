@@ -21,8 +21,9 @@ struct GroupOptions;
 // Copies write into the same record. Thread rule: any thread.
 class FlightLog {
  public:
-  // Writes into options.recorder if it is set, else into a record of its own. The record of a group of one is hidden
-  // from other processes. They would take the group for a second job, next to the job of this process.
+  // Writes into options.recorder if it is set, else into a record of its own. If it makes a record of its own for a
+  // group of one rank, other processes cannot see the record: they would take the group for a second job of this
+  // process.
   explicit FlightLog(const GroupOptions& options);
 
   std::vector<PastCall> history() const;
@@ -40,9 +41,9 @@ class FlightLog {
   std::uint64_t group_;
 };
 
-// Opens a record for rank `rank` of the job `job` (empty: this process is the whole job). The record lies in the
-// launcher's memory if `inherited` is the descriptor of that memory. If `inherited` is -1, it lies in memory of its
-// own.
+// Opens a record for rank `rank` of the job `job`. An empty `job` means that this process is the whole job. If
+// `inherited` is the descriptor of memory that the launcher made, the record lies in that memory. If `inherited` is -1,
+// the record lies in new memory.
 std::shared_ptr<flight::Recorder> open_recorder(int rank, int size, const std::string& job = {}, int inherited = -1);
 
 }  // namespace reigen::comm

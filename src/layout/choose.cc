@@ -72,7 +72,8 @@ Sharding sharding_of(const Choices& choices, const Machine& machine) {
   return stays ? Sharding::kGradients : Sharding::kNone;
 }
 
-// Makes, one by one, the decisions of choose().
+// Makes the layout that choose() returns. Each of the functions value(), gradient() and state() decides for one tensor
+// where one kind of its data is placed.
 class Chooser {
  public:
   Chooser(ModelSpec model, const Choices& choices, const Machine& machine)
@@ -80,7 +81,8 @@ class Chooser {
         sharding_(size_of(choices.axes, kFlatAxis) > 1 ? sharding_of(choices, machine) : Sharding::kNone),
         is_common_(machine.shares_memory && sharding_ != Sharding::kNone),
         memory_(machine.has_model_on_gpu ? Medium::kDevice : Medium::kHost) {
-    // Gradients stay where backward writes them if all ranks that average them can read that memory.
+    // Gradients stay in the memory into which backward writes them, if all ranks that average them can read this
+    // memory.
     stays_ = sharding_ == Sharding::kGradients && is_common_ && size_of(choices.axes, kReplicaAxis) == 1;
     divides_gradients_ = sharding_ >= Sharding::kGradients && !stays_;
     divides_weights_ = sharding_ == Sharding::kParameters;
@@ -108,7 +110,8 @@ class Chooser {
   }
 
  private:
-  // For each axis of the mesh: whether and how it divides this tensor. Axis dp_shard gets the kind `flat`.
+  // Returns, for each axis of the mesh, whether and how the ranks along this axis divide the tensor. `flat` is the kind
+  // for axis dp_shard.
   std::vector<Along> along(const TensorSpec& tensor, AlongKind flat) const {
     std::vector<Along> result;
     const auto split = choices_.splits.find(tensor.name);
@@ -159,7 +162,7 @@ class Chooser {
   const Choices& choices_;
   Sharding sharding_;
   bool is_common_;
-  Medium memory_;  // of tensors that are not on a disk
+  Medium memory_;  // the memory for all tensors that are not on a disk
   bool stays_ = false;
   bool divides_gradients_ = false;
   bool divides_weights_ = false;

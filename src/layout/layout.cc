@@ -14,7 +14,8 @@ namespace {
 
 bool has_16_bits(format::TensorType type) { return format::bits_of(type) == 16; }
 
-// Divides as torch.chunk() does: all chunks have the same size, but the last ones may be smaller or empty.
+// Returns the beginning and the size of chunk `index`. The chunks are those of torch.chunk(): all chunks have the same
+// size, but the last ones may be smaller or empty.
 std::pair<std::int64_t, std::int64_t> chunk(std::int64_t size, int index, int count) {
   const std::int64_t each = (size + count - 1) / count;
   const std::int64_t begin = std::min(size, index * each);
@@ -63,7 +64,8 @@ const Placement& Layout::placement(std::size_t tensor, Role role) const {
   return placements_[tensor][static_cast<std::size_t>(role)];
 }
 
-// The part of the tensor at these coordinates before a flat axis divides it.
+// Returns the part of the tensor that the rank at these coordinates has before the flat buffers are divided along axis
+// dp_shard.
 Part Layout::box_of(std::size_t tensor, const Placement& placement, const Coordinates& at) const {
   const TensorSpec& spec = model_.tensors[tensor];
   Part part = whole(spec.shape);
@@ -155,8 +157,8 @@ Part Layout::part_in(const std::vector<Range>& ranges, std::size_t tensor, Role 
   return nothing_of(part);
 }
 
-// If several ranks hold the same part, the first of them gives it to the checkpoint. If they share one copy, the
-// first of them gives all of it.
+// Returns the part that the rank at these coordinates writes to a checkpoint. If several ranks hold the same part, only
+// the first of these ranks writes it. If several ranks share one copy, the first of them writes the whole copy.
 Part Layout::given_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const {
   const Placement& where = placement(tensor, role);
   const bool all_read_it = where.residence.is_common || where.whole == Whole::kAlways;
@@ -175,7 +177,7 @@ format::TensorType Layout::type_of(const StateSpec& state, std::size_t tensor) c
   return state.type.value_or(own);
 }
 
-// Calls visit(medium, bytes) for each buffer and each tensor outside of buffers.
+// Calls visit(medium, bytes) for each flat buffer, and for each tensor that is in no flat buffer.
 template <class Visit>
 void Layout::visit_bytes(Role role, const Coordinates& at, const Visit& visit) const {
   const std::size_t axis = flat_axis();
@@ -272,7 +274,7 @@ Traffic Layout::traffic(const Coordinates& at) const {
     }
     if (!range.trainable) continue;
     const Placement& gradient = placement(range.tensors.front(), Role::kGradient);
-    if (gradient.has(AlongKind::kPartial)) continue;  // each rank reads the summands where they lie
+    if (gradient.has(AlongKind::kPartial)) continue;  // nothing is sent: ranks read each other's gradients in place
     if (!gradient.has(AlongKind::kFlat)) {
       result.gradients += 2 * once(range.elements * element_bytes(range.type), shares * replicas);
       continue;

@@ -8,12 +8,15 @@ namespace reigen::layout {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and also the widest vector register
-// Smaller gradients get no spare block: they are copied within the caches, and such a copy costs little.
+// Backward can write a gradient into a spare block (Range::spares), and then the gradient need not be copied to the
+// memory that other ranks read. Gradients with fewer bytes than kLeastSpare get no spare block, because their copy
+// stays within the caches and costs little. All spare blocks together have at most kMostSpare bytes, the size of a
+// bucket.
 constexpr std::int64_t kLeastSpare = std::int64_t{256} << 10;
 constexpr std::int64_t kMostSpare = std::int64_t{25} << 20;
 
-// Share q begins at the first block whose middle lies after q/ranks of the elements. If there is no such block, the
-// share is empty and begins at the end of the buffer.
+// Divides the buffer into one share for each rank. Share q begins at the first block whose middle lies after the first
+// q/ranks of all elements. If there is no such block, the share is empty and begins at the end of the buffer.
 std::vector<std::int64_t> cut(const Range& range, int ranks) {
   std::int64_t elements = 0;
   for (const Shape& shape : range.shapes) elements += numel(shape);
@@ -35,8 +38,8 @@ std::vector<std::int64_t> cut(const Range& range, int ranks) {
   return bounds;
 }
 
-// One spare block for each size of gradient. Sizes that save the most copying come first, until the blocks reach the
-// size of a bucket.
+// Returns the sizes of the spare blocks, in elements: one block for each size that a gradient has. The sizes for which
+// a block saves the most copying come first. A size is left out if its block would exceed kMostSpare.
 std::vector<std::int64_t> spare_sizes(const Range& range) {
   std::map<std::int64_t, std::int64_t> saved;
   for (const Shape& shape : range.shapes) {

@@ -58,7 +58,8 @@ std::optional<Run> Runs::next() {
   if (local_ >= part_.count) return std::nullopt;
   const std::int64_t element = part_.first + local_;
   const std::int64_t in_row = element % row_;
-  // Computes where the row begins in the tensor, from the last dimension that numbers rows to the first.
+  // A row is a run of `row_` elements that are contiguous in the tensor. The code below computes at which element of
+  // the tensor the row begins. It splits the row's number into one index for each dimension, the last dimension first.
   std::int64_t rows = element / row_;
   std::int64_t stride = 1;
   for (std::size_t i = tensor_.size(); i > split_; --i) stride *= tensor_[i - 1];

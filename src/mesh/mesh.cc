@@ -25,7 +25,8 @@ std::string text_of(const std::vector<Axis>& axes) {
   return axes.empty() ? "no axes" : fmt::format("{}", fmt::join(parts, " x "));
 }
 
-// Replaces kRest by the size that is left. Returns what is wrong with the axes; empty if they are right.
+// Replaces the size kRest of an axis by the size that makes the product of all sizes equal to `ranks`. Returns a text
+// that says what is wrong with the axes, or an empty text if nothing is wrong.
 std::string resolve(std::vector<Axis>& axes, int ranks) {
   std::int64_t product = 1;
   Axis* rest = nullptr;
@@ -66,9 +67,9 @@ void require_the_same(const std::vector<Axis>& axes, const Communicator& world) 
 struct Mesh::State {
   Communicator world;
   std::vector<Axis> axes;
-  std::vector<int> here = {};  // coordinates of this rank
-  // The groups that exist. The key lists the indices of the axes along which the ranks of the group differ, outer to
-  // inner.
+  std::vector<int> here = {};  // coordinates of this rank in the grid, one for each axis
+  // The groups that this rank has formed so far. A key has the indices of the axes along which the ranks of its group
+  // differ, from the outer axis to the inner axis.
   std::map<std::vector<std::size_t>, Communicator> groups = {};
 
   std::optional<std::size_t> find(std::string_view name) const {
@@ -86,8 +87,8 @@ struct Mesh::State {
                                  .fix = "name the axis when the mesh is made; one of size 1 costs nothing"});
   }
 
-  // The ranks of one group have equal coordinates along all other axes. These coordinates, read as one number, are
-  // the group's color for split().
+  // Returns the group whose ranks differ from this rank only along the axes `places`. Along all other axes these ranks
+  // have the same coordinates. The color for split() is one number that is made of these equal coordinates.
   Communicator group(const std::vector<std::size_t>& places) {
     if (const auto found = groups.find(places); found != groups.end()) return found->second;
     int size = 1;
@@ -163,7 +164,7 @@ int Mesh::rank_at(const std::vector<int>& coordinates) const {
 
 Communicator Mesh::along(std::string_view axis) const { return state_->groups.at({state_->place_of(axis)}); }
 
-// Without this overload, `{"a", "b"}` would be converted to one string_view from the first pointer to the second.
+// Without this overload, `along({"a", "b"})` would make one string_view of the two pointers, as its begin and its end.
 Communicator Mesh::along(std::initializer_list<std::string_view> axes) const {
   return along_all({axes.begin(), axes.end()});
 }

@@ -9,9 +9,9 @@ namespace reigen::models {
 
 namespace {
 
-// The number of images that go through the convolutions together. Their activations remain in the cache between two
-// layers. A gradient is a sum of the sums of these slices, so its rounding depends little on how many images a rank
-// has.
+// The number of images that go through the convolutions together. The activations of so few images remain in the cache
+// between two layers. A weight's gradient is first summed within each slice of kSlice images, and then over the slices.
+// So its rounding depends little on the number of images that a rank has.
 constexpr std::int64_t kSlice = 16;
 
 }  // namespace
@@ -25,8 +25,8 @@ MnistCnn::MnistCnn()
 MnistCnn::~MnistCnn() = default;
 
 at::Tensor MnistCnn::convolve(const at::Tensor& images) {
-  // The relu works in place: a convolution's backward does not need its output, and the activations cause most of
-  // this model's memory traffic.
+  // The relu works in place, which saves memory traffic: the activations cause most of it in this model. It may work in
+  // place, because the backward of a convolution does not need the convolution's output.
   at::Tensor x = conv1_->forward(images).relu_();
   x = conv2_->forward(x).relu_();
   return at::max_pool2d(x, 2).flatten(1);

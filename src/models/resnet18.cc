@@ -29,7 +29,8 @@ class Conv final : public torch::nn::Conv2dImpl {
   nn::Conv2dShape shape_;
 };
 
-// Batch normalisation of parts of the batch (ResNet18Options::norm_batch).
+// Batch normalisation that computes its statistics separately for parts of the batch, each of at most `norm_batch`
+// samples (ResNet18Options::norm_batch).
 class Norm final : public torch::nn::BatchNorm2dImpl {
  public:
   Norm(std::int64_t channels, std::int64_t norm_batch) : BatchNorm2dImpl(channels), norm_batch_(norm_batch) {}
@@ -93,7 +94,7 @@ class BasicBlock final : public torch::nn::Module {
   std::shared_ptr<Norm> bn1_;
   std::shared_ptr<Conv> conv2_;
   std::shared_ptr<Norm> bn2_;
-  std::shared_ptr<Conv> shorten_;  // null unless the shape changes
+  std::shared_ptr<Conv> shorten_;  // null if the block's output has the shape of its input
   std::shared_ptr<Norm> shorten_norm_;
 };
 

@@ -50,8 +50,8 @@ class AutocastState {
   bool cached_ = at::autocast::is_autocast_cache_enabled();
 };
 
-// While a SecondForward lives, random generators and autocast are as they were in the first forward. Its destructor
-// restores them, and the module's buffers, to their state before the second forward.
+// While a SecondForward lives, random generators and autocast have the state that they had in the first forward. The
+// destructor returns the generators, autocast and the module's buffers to their state before the second forward.
 class SecondForward {
  public:
   SecondForward(const torch::nn::Module& module, const RandomState& random, const AutocastState& autocast)
@@ -62,7 +62,8 @@ class SecondForward {
     at::autocast::increment_nesting();
   }
   ~SecondForward() {
-    // In this forward, autocast has cached casts of weights. These casts must not outlive a step.
+    // In the second forward, autocast has cached casts of weights. These casts must not outlive a step, which changes
+    // the weights.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     autocast_.apply();
     random_.apply();
@@ -73,7 +74,7 @@ class SecondForward {
       if (buffers_[i].defined()) buffers_[i].variable_data().copy_(values_[i]);
     }
   }
-  SecondForward(const SecondForward&) = delete;  // only one object may restore
+  SecondForward(const SecondForward&) = delete;  // two objects would restore the state twice
   SecondForward& operator=(const SecondForward&) = delete;
 
  private:
@@ -83,7 +84,7 @@ class SecondForward {
   std::vector<at::Tensor> values_;
 };
 
-// The graph node that stands for everything that the unit computed.
+// The autograd node that takes the place of all nodes of the unit's forward. Its backward runs the forward again.
 class Recompute : public torch::autograd::Node {
  public:
   Recompute(Unit::Forward inner, const torch::nn::Module& module, const Carry& input, RandomState random,
@@ -155,7 +156,7 @@ class Recompute : public torch::autograd::Node {
 
  private:
   Unit::Forward inner_;
-  const torch::nn::Module& module_;  // inner_ keeps it alive
+  const torch::nn::Module& module_;  // the function `inner_` keeps the module alive
   std::vector<torch::autograd::SavedVariable> input_;
   const RandomState random_;
   const AutocastState autocast_;
@@ -171,7 +172,8 @@ bool wants_gradient(const std::vector<at::Tensor>& tensors) {
 Carry run(const torch::nn::Module& module, const std::shared_ptr<const Operations>& kept, const Carry& input,
           const Unit::Forward& inner) {
   if (!at::GradMode::is_enabled()) return inner(input);
-  // The parameters also show on which devices a unit computes and draws random numbers; its input may come from others.
+  // RandomState saves the generators of the devices of these tensors. The parameters are among them, because the unit
+  // draws random numbers on their device, and its input may come from another device.
   std::vector<at::Tensor> tensors = module.parameters();
   tensors.insert(tensors.end(), input.begin(), input.end());
   if (!wants_gradient(tensors)) return inner(input);
@@ -179,7 +181,8 @@ Carry run(const torch::nn::Module& module, const std::shared_ptr<const Operation
   Carry output = node->first_forward(input);
   {
     at::NoGradGuard no_grad;
-    // A tensor that the unit only handed through has a history of its own, so it is detached.
+    // An output may be a tensor that the unit did not compute but only returned, for example its input. Such a tensor
+    // has an autograd history already, so it is detached before set_history().
     for (at::Tensor& tensor : output) {
       if (tensor.defined() && (tensor.is_view() || tensor.requires_grad())) tensor = tensor.detach();
       for (const at::Tensor& given : input) {

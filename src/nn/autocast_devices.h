@@ -1,4 +1,5 @@
-// The types of devices that Autocast accepts. Code that saves the autocast setting saves it for all of them.
+// The types of devices that Autocast accepts. Code that saves and restores the autocast setting does so for each of
+// these types.
 #pragma once
 
 #include <c10/core/DeviceType.h>

@@ -21,7 +21,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kKeys = 64;                     // number of keys in a block
-constexpr std::int64_t kScratchElements = 128 * 1024;  // scores at a time: as many as fit into the second-level cache
+constexpr std::int64_t kScratchElements = 128 * 1024;  // as many scores as fit into the second-level cache
 
 struct Sizes {
   std::int64_t batch;
@@ -36,7 +36,7 @@ Sizes sizes_of(const at::Tensor& qkv, std::int64_t heads) {
   return {.batch = qkv.size(0), .length = qkv.size(1), .heads = heads, .width = qkv.size(2) / 3 / heads};
 }
 
-// Query, key and value, each [B, heads, T, width].
+// Returns query, key and value as views of `qkv`, each of shape [B, heads, T, width].
 std::vector<at::Tensor> parted(const at::Tensor& qkv, const Sizes& s) {
   return qkv.view({s.batch, s.length, 3, s.heads, s.width}).permute({2, 0, 3, 1, 4}).unbind(0);
 }
@@ -45,16 +45,17 @@ at::Tensor joined(const at::Tensor& y, const Sizes& s) {
   return y.transpose(1, 2).reshape({s.batch, s.length, s.dim()});
 }
 
-// Some heads of one sample. All tensors are [count, T, width], except for the last two, which are [count, T].
+// The tensors of some heads of one sample: of shape [count, T, width], except for the last two, of shape [count, T].
+// Before select(), they are the tensors of all heads of all samples, with the batch as an additional first dimension.
 struct Heads {
   at::Tensor query;
   at::Tensor key;
   at::Tensor value;
-  at::Tensor of_query;  // gradients of query, key and value, and of the result
+  at::Tensor of_query;  // of_query to of_result: the gradients of query, key, value and result
   at::Tensor of_key;
   at::Tensor of_value;
   at::Tensor of_result;
-  at::Tensor sums;   // logarithms of the softmax's divisors
+  at::Tensor sums;   // logsumexp of each row of scores
   at::Tensor along;  // the result times its gradient, summed over the width
 
   Heads select(std::int64_t sample, std::int64_t first, std::int64_t count) const {
@@ -67,8 +68,9 @@ struct Heads {
   }
 };
 
-// Goes over blocks of keys, each with the queries that see it: those at its own positions and all later ones. After a
-// block, the gradients of its keys and values are complete. The gradients of queries add up over the blocks.
+// Processes one block of keys at a time, together with the queries that attend to it: the queries at the positions of
+// the block and at all later positions. The gradients of the block's keys and values are then complete. The gradients
+// of the queries are summed over all blocks.
 void backward_of(const Heads& h, double scale, const at::Tensor& scratch) {
   const std::int64_t count = h.query.size(0);
   const std::int64_t length = h.query.size(1);

@@ -11,20 +11,21 @@ namespace reigen::nn {
 
 namespace {
 
-constexpr std::int64_t kSmallMap = 4;  // pixels of an output map
+constexpr std::int64_t kSmallMap = 4;  // number of pixels of the largest output map that by_product() computes
 
-// One dimension of a convolution, and the range of its weights that read pixels of the map, not only padding.
+// One dimension of a convolution, and the range of the weights along it that read pixels of the input map. The other
+// weights read only padding.
 struct Window {
   std::int64_t outputs;
   std::int64_t first;   // the first weight that reads the map
   std::int64_t count;   // number of weights that read the map
-  std::int64_t before;  // zeros before the map
-  std::int64_t behind;  // zeros after the map; less than 0: number of pixels that no weight reads
+  std::int64_t before;  // number of zeros to add before the map
+  std::int64_t behind;  // number of zeros to add after the map; a negative number removes pixels that no weight reads
 };
 
 Window window_of(std::int64_t size, std::int64_t weights, const Conv2dShape& shape) {
   const std::int64_t outputs = (size + 2 * shape.padding - weights) / shape.stride + 1;
-  const std::int64_t last = (outputs - 1) * shape.stride - shape.padding;  // where the last output begins to read
+  const std::int64_t last = (outputs - 1) * shape.stride - shape.padding;  // first position that the last output reads
   const std::int64_t first = std::clamp<std::int64_t>(-last, 0, weights - 1);
   const std::int64_t end = std::clamp<std::int64_t>(size + shape.padding, first + 1, weights);
   return {.outputs = outputs,
@@ -40,7 +41,7 @@ at::Tensor by_product(const at::Tensor& input, const at::Tensor& weight, const a
   if (rows.before != 0 || rows.behind != 0 || columns.before != 0 || columns.behind != 0) {
     x = at::constant_pad_nd(x, {columns.before, columns.behind, rows.before, rows.behind});
   }
-  // [B, I, J, C, U, V]
+  // The shape is [batch, output rows, output columns, channels, weight rows, weight columns].
   const at::Tensor windows =
       x.unfold(2, rows.count, stride).unfold(3, columns.count, stride).permute({0, 2, 3, 1, 4, 5});
   const at::Tensor w = weight.narrow(2, rows.first, rows.count).narrow(3, columns.first, columns.count);

@@ -20,7 +20,7 @@ namespace reigen::nn {
 
 namespace {
 
-// values[i] = value(u(name, seed, first + i))
+// Sets values[i] = value(u). The number u in [0, 1) depends only on `name` (a hash), `seed` and the index first + i.
 template <typename T, typename Value>
 void fill(T* values, std::int64_t count, std::uint64_t name, std::uint64_t seed, std::int64_t first,
           const Value& value) {
@@ -65,7 +65,7 @@ void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t
 
 void fill_normal(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double deviation,
                  std::int64_t first) {
-  // u is shifted up by half a step, because u itself may be 0.
+  // u is a multiple of 2^-32 and may be 0, for which the quantile is infinite. So half of 2^-32 is added.
   fill_tensor(tensor, name, seed, deviation, first,
               [deviation](double u) { return deviation * normal_quantile(u + 0x1p-33); });
 }
@@ -78,7 +78,8 @@ std::string shape_text(const at::Tensor& tensor) {
   return shape.str();
 }
 
-// Sets a weight and its bias in a module of any type, as for a linear layer, a convolution or a normalisation.
+// Sets the parameters `weight` and `bias` of a module whose type has no rule of its own. If the weight has one
+// dimension, they get the values of a normalisation, otherwise those of a linear layer or a convolution.
 void initialize_by_names(const torch::nn::Module& module, const std::string& prefix, std::uint64_t seed) {
   const auto parameters = module.named_parameters(false);
   for (const auto& item : parameters) {

@@ -18,7 +18,8 @@ namespace {
 
 using torch::nn::Module;
 
-// The place of a module in the model whose values are set.
+// Sets values of one module's parameters. `prefix` is the module's prefix in the whole model; it is a part of the
+// parameters' names, on which the values depend.
 struct InModel {
   const std::string& prefix;
   std::uint64_t seed;
@@ -63,7 +64,7 @@ void fill(const at::Tensor& parameter, double value) {
   if (parameter.defined()) parameter.detach().fill_(value);
 }
 
-// If the embedding was given weights (from_pretrained, options._weight), these are its initial values.
+// An embedding that was created from given weights (from_pretrained, options._weight) keeps them.
 template <class Embedding>
 bool initialize_embedding(const InModel& place, Embedding* embedding) {
   if (embedding == nullptr) return false;
@@ -127,7 +128,7 @@ bool initialize_by_type(Module& module, const std::string& prefix, std::uint64_t
   } else if (auto* prelu = dynamic_cast<of_torch::PReLUImpl*>(&module)) {
     fill(prelu->weight, prelu->options.init());
   } else if (auto* norm = dynamic_cast<of_torch::LayerNormImpl*>(&module)) {
-    fill(norm->weight, 1);  // a weight has as many dimensions as the layer normalises
+    fill(norm->weight, 1);  // initialize_by_names() would take a weight of two dimensions for a linear layer's
     fill(norm->bias, 0);
   } else {
     return false;

@@ -1,4 +1,4 @@
-// The initial values of LibTorch's own modules, each by the distributions of its reset_parameters().
+// Sets the initial values of LibTorch's own modules, with the distributions of their reset_parameters().
 // Thread rule: no shared state.
 #pragma once
 
@@ -11,9 +11,10 @@ class Module;
 
 namespace reigen::nn {
 
-// Sets the values of `module` by its type. If its rule covers values of its children (an attention's output, a
-// Transformer), it sets these too, so call it after the children are set. `prefix`: the prefix of its parameters' names
-// in the whole model, "" or "blocks.0.". Returns false, and sets nothing, if the type has no rule of its own.
+// Sets the values of `module` by the rule for its type. The rules for MultiheadAttention and Transformer also set
+// values of the module's children, so call this function after the children are set. `prefix` is the prefix of the
+// module's parameter names in the whole model: "blocks.0.", or "" for the model itself. Returns false, and sets
+// nothing, if there is no rule for the type.
 bool initialize_by_type(torch::nn::Module& module, const std::string& prefix, std::uint64_t seed);
 
 }  // namespace reigen::nn

@@ -45,7 +45,8 @@ std::shared_ptr<const Operations> find_operations(const std::vector<std::string>
           std::none_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& result) {
             return result.alias_info() != nullptr || result.type()->kind() == c10::TypeKind::ListType;
           });
-      // An operation that is made of others above autograd is never intercepted here, only its parts are.
+      // An operation that LibTorch composes of other operations above autograd is never intercepted below autograd.
+      // Only the operations of which it is composed are intercepted.
       const bool is_made_of_others = handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
       if (gives_new && !schema.is_mutable() && !is_made_of_others) found->insert(one);
     }
@@ -81,7 +82,7 @@ KeptOutputs::Scope::~Scope() {
 
 void KeptOutputs::intercept(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                             std::vector<c10::IValue>* stack) {
-  // Operations that a kernel calls are a part of the kernel's operation, so they are not intercepted.
+  // A kernel may call further operations. They are a part of the kernel's own operation, so they are not intercepted.
   const tensor::Uncaught below(tensor::Where::kBelowAutograd);
   Scope* scope = current;
   if (scope != nullptr && operation.schema().is_mutable()) scope->outputs_.copy_before_write(operation, *stack);
@@ -111,8 +112,9 @@ void KeptOutputs::keep(const c10::OperatorHandle& operation, const std::vector<c
   kept_.push_back(std::move(one));
 }
 
-// Compares memory, because tensors can share it without being views: the result of _unsafe_view has its own version
-// counter.
+// Before an operation writes into a tensor, copies the kept outputs that lie in the memory of this tensor. The memory
+// is compared, because tensors can share memory without being views of each other: the result of _unsafe_view has its
+// own version counter.
 void KeptOutputs::copy_before_write(const c10::OperatorHandle& operation, const std::vector<c10::IValue>& stack) {
   const auto& arguments = operation.schema().arguments();
   const std::size_t first = stack.size() - arguments.size();
@@ -173,7 +175,8 @@ void KeptOutputs::take(const c10::OperatorHandle& operation, std::size_t index, 
       stack->push_back(one.results[i]);
       continue;
     }
-    // Makes a new tensor over the same memory, because autograd writes its history into the tensor.
+    // Returns a new tensor over the same memory. Autograd writes its history into the returned tensor, and the kept one
+    // must remain without history.
     stack->push_back(one.results[i].toTensor().variable_data());
   }
 }

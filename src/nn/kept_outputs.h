@@ -1,8 +1,9 @@
 // Keeps the outputs of some operations of a forward, so that a second forward takes them instead of computing them
 // again.
 //
-// It intercepts operations at a dispatch key that LibTorch leaves to others (Fake), between autograd and the kernels.
-// So in the second forward autograd records the same as without KeptOutputs. Only the kernels do not run.
+// KeptOutputs intercepts operations between autograd and the kernels, at the dispatch key Fake, which LibTorch leaves
+// to other code. So in the second forward autograd records the same graph as without KeptOutputs. Only the kernels of
+// the kept operations do not run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,19 +24,20 @@ namespace reigen::nn {
 
 using Operations = std::unordered_set<c10::OperatorName>;
 
-// All overloads of these names ("aten::mm"). Throws InvalidArgument for a name that is unknown, or whose operations
-// write into their arguments or return views of them.
+// Returns all overloads of the operations with these names ("aten::mm"). Throws InvalidArgument for a name that is
+// unknown, or whose operations write into their arguments or return views of them.
 std::shared_ptr<const Operations> find_operations(const std::vector<std::string>& names);
 
 class KeptOutputs {
  public:
-  // `operations` is null: nothing is kept.
+  // If `operations` is null, nothing is kept.
   explicit KeptOutputs(std::shared_ptr<const Operations> operations) : operations_(std::move(operations)) {}
 
-  // While a Scope lives, outputs of this thread's operations are kept (kKeep), or kept outputs are taken (kTake). The
-  // same operations must run in the same order in both scopes. Otherwise the second scope throws InvalidArgument. A
-  // scope within another one also throws it. If an operation is about to write to a kept output while a Scope lives,
-  // the output is copied first.
+  // A Scope acts on the operations that its thread runs while the Scope lives. In a kKeep scope the outputs of the
+  // chosen operations are kept. In a kTake scope the same operations return the kept outputs. They must run in the same
+  // order in both scopes; otherwise an operation in the kTake scope throws InvalidArgument. The constructor throws
+  // InvalidArgument inside another scope. If an operation is about to write to a kept output while a Scope lives, the
+  // output is copied first.
   class Scope {
    public:
     enum class Mode { kKeep, kTake };
@@ -53,8 +55,8 @@ class KeptOutputs {
     std::unique_ptr<Included> included_;
   };
 
-  // These outputs leave the unit. KeptOutputs does not see writes to them outside of it. If one of them is written to,
-  // a later take() of a kept output in its memory throws InvalidArgument.
+  // `outputs` are the tensors that the unit returns. KeptOutputs does not see what other code later writes to them. If
+  // a returned tensor was written to, a later take() of a kept output in the same memory throws InvalidArgument.
   void watch(const std::vector<at::Tensor>& outputs);
   void drop() { kept_.clear(); }
 

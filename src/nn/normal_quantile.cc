@@ -7,7 +7,8 @@ namespace reigen::nn {
 
 namespace {
 
-// 0 < x <= 1. With x = m·2^e and s = (m-1)/(m+1): log x = e·log 2 + 2·(s + s^3/3 + s^5/5 + ...), |s| < 0.172.
+// Returns log x for 0 < x <= 1. With x = m·2^e and s = (m-1)/(m+1): log x = e·log 2 + 2·(s + s^3/3 + s^5/5 + ...). |s|
+// is below 0.172.
 double natural_log(double x) {
   int exponent = 0;
   double m = std::frexp(x, &exponent);  // exact

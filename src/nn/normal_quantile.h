@@ -5,7 +5,7 @@
 
 namespace reigen::nn {
 
-// x with P(X <= x) = p for a standard normal X, 0 < p < 1; relative error about 1e-7.
+// Returns x with P(X <= x) = p, where X is standard normal and 0 < p < 1. The relative error is about 1e-7.
 double normal_quantile(double p);
 
 }  // namespace reigen::nn

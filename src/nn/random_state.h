@@ -12,11 +12,11 @@ namespace reigen::nn {
 
 class RandomState {
  public:
-  // The states at this moment, of the CPU and of the CUDA devices on which these tensors lie. Tensors may be
-  // undefined.
+  // Saves the present states of the default generators of the CPU and of the CUDA devices on which these tensors lie.
+  // Tensors may be undefined.
   explicit RandomState(const std::vector<at::Tensor>& tensors);
 
-  // The states of the same generators, as they are now.
+  // Returns the present states of the same generators.
   RandomState now() const;
   void apply() const;
 

@@ -1,6 +1,6 @@
-// While a SkipWrites lives, operations of this thread that would write into a tensor without memory do nothing. The
-// same holds for fill_uniform() and fill_normal(). So code that sets the values of a whole model sets only those that
-// have memory.
+// While a SkipWrites lives, operations of this thread that would write into a tensor without memory do nothing.
+// fill_uniform() and fill_normal() do nothing for such a tensor either. So code that sets the values of a whole model
+// sets only the values of tensors that have memory.
 // Thread rule: a SkipWrites applies to the thread that makes it.
 #pragma once
 
@@ -12,7 +12,7 @@ class SkipWrites {
  public:
   SkipWrites();
   ~SkipWrites();
-  SkipWrites(const SkipWrites&) = delete;  // one scope
+  SkipWrites(const SkipWrites&) = delete;  // an object belongs to one scope
   SkipWrites& operator=(const SkipWrites&) = delete;
 
  private:
@@ -20,8 +20,8 @@ class SkipWrites {
   std::unique_ptr<Guard> guard_;
 };
 
-// Whether such operations do nothing on this thread. This is so while a SkipWrites lives, or while a model is made
-// without memory.
+// Whether writes into tensors without memory do nothing on this thread. This is true while a SkipWrites or a
+// WithoutMemory lives.
 bool skips_writes();
 
 }  // namespace reigen::nn

@@ -26,14 +26,14 @@ at::ScalarType statistics_type(const at::Tensor& input) {
   return input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// All dimensions except the dimension of the channels.
+// Returns the numbers of all dimensions except dimension 1, the channels.
 std::vector<std::int64_t> others(const at::Tensor& input) {
   std::vector<std::int64_t> result{0};
   for (std::int64_t d = 2; d < input.dim(); ++d) result.push_back(d);
   return result;
 }
 
-// A tensor of shape [C], in a shape that broadcasts against the input.
+// Returns a tensor of shape [C] in a shape that broadcasts against the input, in the type of the statistics.
 at::Tensor beside(const at::Tensor& channels, const at::Tensor& input) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[1] = -1;
@@ -61,7 +61,8 @@ Statistics statistics_of(const at::Tensor& input) {
   const at::Tensor x = input.to(statistics_type(input));
   own.mean = x.mean(others(x), false, at::kDouble);
   own.squares = (x - beside(own.mean, x)).square().sum(others(x), false, at::kDouble);
-  // The mean was rounded to the input's type before it was subtracted. This corrects the squares for the rounding.
+  // beside() rounded the mean to the type of x before the subtraction. This makes the sum of squares too large by count
+  // · rounding², which is subtracted here.
   const at::Tensor rounding = own.mean - own.mean.to(x.scalar_type()).to(at::kDouble);
   own.squares -= own.count * rounding.square();
   return own;
@@ -102,7 +103,7 @@ Statistics statistics_of_all(const at::Tensor& input, const Communicator& ranks)
   return sum;
 }
 
-// The values of the layer that backward needs, in a form that the graph keeps.
+// What backward needs besides tensors, in a class that an AutogradContext can save.
 struct Kept : torch::CustomClassHolder {
   Kept(Communicator its_ranks, double its_count) : ranks(std::move(its_ranks)), count(its_count) {}
   Communicator ranks;
@@ -110,8 +111,9 @@ struct Kept : torch::CustomClassHolder {
   bool is_stand_in = stand_ins > 0;
 };
 
-// The node for derivatives of the layer's backward. Autograd would get these derivatives wrong: it treats the
-// statistics as constants, and does not see the sums over the ranks.
+// The autograd node of the gradients that the layer's backward returns. The node refuses to differentiate them, because
+// autograd would compute wrong second derivatives: it treats the statistics as constants, and does not see the sums
+// over the ranks.
 class NoSecondDerivative : public torch::autograd::Node {
  public:
   using Node::Node;
@@ -142,8 +144,8 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const variable_list saved = context->get_saved_variables();
     variable_list result = derivatives(context, saved, gradients[0]);
     if (!torch::autograd::compute_requires_grad(gradients[0], saved[0], saved[1])) return result;
-    // Makes edges to everything that a second derivative would reach, because torch::autograd::grad() visits only nodes
-    // that lead to its inputs.
+    // The node gets edges to all tensors for which somebody could ask a second derivative. Without these edges
+    // torch::autograd::grad() would not visit the node, because it visits only nodes that lead to the given inputs.
     const auto refusal = std::shared_ptr<NoSecondDerivative>(
         new NoSecondDerivative(torch::autograd::collect_next_edges(gradients[0], saved[0], saved[1])),
         torch::autograd::deleteNode);
@@ -172,7 +174,7 @@ struct Normalise : torch::autograd::Function<Normalise> {
     const auto halves = (both / kept.count).chunk(2);
     at::Tensor factor = saved[3];
     if (weight.defined()) factor = factor * weight.to(at::kDouble);
-    // The statistics do not depend on a stand-in, so no gradient comes back through them.
+    // A stand-in sample (stand_in.h) does not count in the statistics, so it gets no gradient from the statistics.
     const at::Tensor own = kept.is_stand_in ? dy : dy - beside(halves[0], input) - x * beside(halves[1], input);
     const at::Tensor dx = own * beside(factor, input);
     variable_list result{dx.to(input.scalar_type()), {}, {}, {}, {}, {}};

@@ -37,7 +37,8 @@ struct Unit::State : std::enable_shared_from_this<Unit::State> {
   Carry run(std::size_t layer, const Carry& input) const {
     while (layer < kLayers && !around[layer]) ++layer;
     if (layer == kLayers) return forward(input);
-    // An attachment that computes again in backward may outlive the model, so it shares ownership of the state.
+    // Activation checkpointing keeps this function and calls it again in backward, perhaps after the model is
+    // destroyed. So the function shares ownership of the state.
     return around[layer](
         input, [state = shared_from_this(), layer](const Carry& next) { return state->run(layer + 1, next); });
   }

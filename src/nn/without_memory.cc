@@ -18,7 +18,7 @@
 namespace reigen::nn {
 namespace {
 
-// How many guards of each kind live on this thread.
+// The numbers of WithoutMemory objects (`makers`) and of SkipWrites objects (`skippers`) that live on this thread.
 thread_local int makers = 0;
 thread_local int skippers = 0;
 
@@ -35,20 +35,20 @@ bool begins_with_none(const c10::FunctionSchema& schema, const torch::jit::Stack
   return first.isTensor() && tensor::is_away(first.toTensor());
 }
 
-// empty.memory_format(sizes, dtype, layout, device, pin_memory, memory_format)
+// torch::empty() calls empty.memory_format(sizes, dtype, layout, device, pin_memory, memory_format).
 bool makes_weights(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
   return makers > 0 && schema.name() == "aten::empty" && schema.overload_name() == "memory_format" &&
          is_for_the_cpu(argument(schema, stack, "device"));
 }
 
-// Module::to(type) of a tensor without memory.
+// Whether the operation converts a tensor without memory to another type, as Module::to(type) does.
 bool converts_none(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
   const bool converts = schema.name() == "aten::to" || schema.name() == "aten::_to_copy";
   return converts && begins_with_none(schema, stack) && schema.overload_name() != "other" &&
          is_for_the_cpu(argument(schema, stack, "device"));
 }
 
-// The operation changes no values: t_(), resize_(), requires_grad_().
+// Whether the operation changes the tensor but none of its values, as t_(), resize_() and requires_grad_() do.
 bool is_about_the_tensor(const c10::OperatorHandle& op) {
   const std::string& name = op.schema().name();
   return op.hasTag(at::Tag::inplace_view) || name == "aten::requires_grad_" || name == "aten::set_data";
@@ -64,7 +64,8 @@ bool writes_to_none(const c10::OperatorHandle& op, const torch::jit::Stack& stac
          !is_about_the_tensor(op);
 }
 
-// Refuses a write into a named output, or into one of several tensors, because such an operation cannot be skipped.
+// Throws if the operation writes into a tensor without memory that is a named output (`out`) or one of several written
+// tensors. Such an operation cannot be skipped.
 void refuse_other_writes(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const c10::FunctionSchema& schema = op.schema();
   if (is_about_the_tensor(op)) return;

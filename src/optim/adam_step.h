@@ -1,4 +1,4 @@
-// The code that Adam and AdamW share. They differ in where they apply the weight decay.
+// The code that Adam and AdamW share. Adam and AdamW differ in where they apply the weight decay.
 #pragma once
 
 #include <cmath>

@@ -47,7 +47,7 @@ void change(const std::vector<ParameterRange>& ranges, double factor, double lim
 
 GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
   const Gradients gradients = gradients_of(ranges);
-  // Other ranks are about to read these gradients. Before that, all ranks must have finished writing theirs.
+  // The averaging below reads the gradients of all ranks, so every rank must have finished writing its gradients.
   if (!ranges.empty() && awaits_average(ranges.front())) ranges.front().sharing().meet("gradients before their norm");
   std::vector<double> sums(gradients.pieces.size());
   if (const at::Device device = device_of(ranges); device.is_cuda()) {
@@ -65,7 +65,7 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
     if (range.rows()) range.rows()->set_awaits_average(false);
   }
   if (is_divided(ranges)) {
-    // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
+    // One rank has computed each sum, and the other ranks have 0 in its place. So this addition changes no bit.
     ranges.front().sharing().exchange([&](const Communicator& ranks) {
       ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum,
                        {.tag = "squares of gradients"});

@@ -25,7 +25,7 @@ DeviceNorm::DeviceNorm(const at::Device& gpu, const DeviceNormOptions& options) 
   }
   check_at_least_zero("device_norm", "max_norm", options.max_norm);
   values_ = at::zeros({kControlNumbers}, at::TensorOptions().dtype(at::kDouble).device(gpu));
-  values_.narrow(0, 1, 1).fill_(1);  // the factor
+  values_.narrow(0, 1, 1).fill_(1);  // this number is StepControl::factor
 }
 
 void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
@@ -40,7 +40,7 @@ void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
   const Gradients gradients = gradients_of(ranges);
   const at::Tensor squares = add_squares(gpu, gradients);
   if (is_divided(ranges)) {
-    // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
+    // One rank has computed each sum, and the other ranks have 0 in its place. So this addition changes no bit.
     ranges.front().sharing().exchange([&](const Communicator& ranks) {
       auto* const sums = squares.mutable_data_ptr();
       CallList calls;

@@ -33,11 +33,11 @@ struct ExponentialMovingAverage::Impl {
     ParameterRange range;
     kernels::Layout layout;
     at::Tensor average;
-    at::Tensor kept;  // while swapped in: the weights, if their type is not that of `average`
+    at::Tensor kept;  // the weights while the average is swapped in, if the two have different types
   };
   EmaOptions options;
   std::vector<Part> parts;
-  std::vector<Piece> pieces;  // of this rank's share of each part; spare elements are included
+  std::vector<Piece> pieces;  // pieces of this rank's share of all ranges, including the elements between parameters
   at::Tensor updates = at::zeros({}, at::kLong);
   bool swapped = false;
 
@@ -60,7 +60,8 @@ struct ExponentialMovingAverage::Impl {
   bool is_divided() const { return !parts.empty() && parts.front().range.is_divided(); }
 };
 
-// Both buffers are flat, so whole ranges are swapped, through a buffer that fits into the first-level cache.
+// Exchanges the weights and the average in this rank's share of a range. Both are flat buffers, so the exchange needs
+// no loop over parameters. On the CPU it goes through a small buffer that fits into the first-level cache.
 void ExponentialMovingAverage::Impl::exchange(Part& part) {
   const at::Tensor values = part.range.own_part(part.range.values());
   const at::Tensor average = part.range.own_part(part.average);
@@ -115,7 +116,7 @@ ExponentialMovingAverage::Swapped::~Swapped() {
   try {
     end();
   } catch (...) {
-    // This can fail only if ranks share the weights and their group has ended.
+    // A destructor must not throw. end() can fail only if ranks share the weights and their group has ended.
   }
 }
 
@@ -161,7 +162,7 @@ void ExponentialMovingAverage::update(const DeviceNorm* norm) {
 void ExponentialMovingAverage::Impl::update_on_gpu(double share, const kernels::StepControl* control) const {
   std::vector<DevicePart<kernels::AverageStep>> all;
   for (const Part& part : parts) {
-    // The average of 16-bit weights is fp32, as their masters are.
+    // The average is a state for the kernel. For 16-bit weights it is fp32, so the layout must be one with fp32 states.
     kernels::Layout layout = part.layout;
     if (layout == kernels::Layout::kBfloat16) layout = kernels::Layout::kBfloat16Master;
     if (layout == kernels::Layout::kFloat16) layout = kernels::Layout::kFloat16Master;

@@ -1,5 +1,5 @@
-// Defines the members of FlatOptimizer. The file of each optimizer includes it, then defines Rule<Options> and
-// instantiates the template.
+// Defines the members of FlatOptimizer. The source file of each optimizer includes this header, defines Rule<Options>
+// and instantiates the template.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 
 namespace reigen::optim {
 
-// What an optimizer has besides its options:
+// Each optimizer defines these members for its options:
 //   static constexpr const char* kName;
 //   static void check(const Options&);                                  throws InvalidArgument
 //   static StateKinds states(const Options&);

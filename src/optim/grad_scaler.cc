@@ -62,7 +62,7 @@ bool GradScaler::step(Optimizer& optimizer, const std::vector<ParameterRange>& p
   if (how.max_value > 0) options.gradient_limit = how.max_value;
   optimizer.step(options);
   if (options_.enabled && ++clean_steps_ >= options_.growth_interval) {
-    // With a scale of 2^120 a loss of 256 is infinite in fp32 already, so the scale does not grow any more.
+    // The scale does not grow above 2^120. At this scale a loss of 256 is already infinite in fp32.
     scale_ = std::min(scale_ * options_.growth_factor, 0x1p120);
     clean_steps_ = 0;
   }

@@ -115,9 +115,11 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
   }
 }
 
-// Checks that the parameter still lies in the range's memory. If not, a step would train nothing, without an error.
+// Checks that the parameter still lies in the range's memory. If it does not, a step would change memory that the model
+// does not use any more, and would not report an error.
 void RangeState::check_still_there(const tensor::ParameterRange& range, const tensor::Segment& segment) {
-  // Gathered parameters lie there only at times. data_parallel checks whether they were replaced.
+  // Parameters that are gathered for forward and backward lie in another buffer (RangeValues::whole()). data_parallel
+  // checks whether such parameters were replaced.
   REIGEN_CHECK(
       segment.numel == 0 || range.sharing().whole() != nullptr ||
           segment.parameter.const_data_ptr() == at_element(range.values(), segment.offset),
@@ -212,7 +214,7 @@ void RangeState::drop_gradients() {
   for (Part& part : parts_) part.range.drop_gradients();
 }
 
-// A segment's part of a flat state, as this rank has it.
+// The entry says which part this rank has, if the range is divided and each rank has memory only for its own share.
 NamedTensor entry_of(const ParameterRange& range, const tensor::Segment& segment, const std::string& what,
                      const at::Tensor& flat) {
   NamedTensor entry{.name = segment.name + what,

@@ -22,23 +22,25 @@ namespace reigen::optim {
 // The update of one parameter in a step.
 struct Update {
   kernels::Layout layout = kernels::Layout::kFloat32;
-  kernels::Block block = {};  // all of the parameter
+  kernels::Block block = {};  // the whole parameter, not only this rank's share
   double lr_factor = 1;
   double weight_decay = 0;
   bool adapt = true;
   std::int64_t step = 0;  // the number of this step for this parameter, from 1
-  // This rank's share: elements `begin` to `end` of the parameter, as far as they exist. `ranks`: the ranks between
-  // which the parameter is divided; null: this rank has all of it.
+  // This rank's share: the elements of the parameter whose indices are in [begin, end). `begin` may be below 0, and
+  // `end` above the number of elements. `ranks` are the ranks among which the parameter is divided. If `ranks` is null,
+  // this rank has the whole parameter.
   std::int64_t begin = 0;
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
   const Communicator* ranks = nullptr;
-  // The range, or null if its gradients need not be averaged any more. `segment`: the parameter's number in the range.
+  // The parameter's range if the step must still average its gradients over the ranks, otherwise null. `segment` is the
+  // parameter's index in the range.
   const ParameterRange* range = nullptr;
   std::size_t segment = 0;
-  // Set to true where a gradient is not finite; null: not checked.
+  // The step sets this to true if a gradient is not finite. If the pointer is null, gradients are not checked.
   std::atomic<bool>* not_finite = nullptr;
-  at::Device device = at::kCPU;                   // where the memory of `block` is, for all updates of a step
-  const kernels::StepControl* control = nullptr;  // on a GPU, for all updates of a step: StepOptions::norm
+  at::Device device = at::kCPU;                   // where the memory of `block` is; the same for all updates of a step
+  const kernels::StepControl* control = nullptr;  // on a GPU: of StepOptions::norm; the same for all updates of a step
 };
 
 struct StateKinds {
@@ -56,12 +58,12 @@ class RangeState {
   RangeState(std::string optimizer, std::vector<ParameterRange> ranges, StateKinds kinds, double weight_decay,
              const std::vector<ParameterGroup>& groups);
 
-  // Counts a step for every parameter that has a gradient. If values lie in memory of several ranks, all these ranks
-  // have called begin_step() when it returns.
+  // Counts a step for every parameter that has a gradient, and returns the updates that the step must make. If the
+  // values are in memory that ranks share, begin_step() returns after all these ranks have called it.
   std::vector<Update> begin_step(const StepOptions& how);
 
   // Tells autograd that the values changed, so that a graph that was built before the step refuses to run backward. If
-  // values lie in memory of several ranks, all these ranks have made their step when end_step() returns.
+  // the values are in memory that ranks share, end_step() returns after all these ranks have made their step.
   void end_step();
   bool was_finite() const { return was_finite_; }
 
@@ -81,7 +83,7 @@ class RangeState {
     ParameterRange range;
     kernels::Layout layout;
     std::vector<at::Tensor> states;  // one per kind
-    at::Tensor masters;              // undefined where there are none
+    at::Tensor masters;              // undefined if the layout has no masters
     at::Tensor steps;                // fp32, one per segment
     std::vector<Treatment> treatments;
   };
@@ -97,12 +99,14 @@ class RangeState {
   bool was_finite_ = true;
 };
 
-// The entry "<segment><what>": this rank's part of the segment in `flat`. `flat` has the layout of the range.
+// Returns the entry of the state with the name "<segment><what>". Its tensor is the segment in `flat`, a buffer with
+// the layout of the range.
 NamedTensor entry_of(const ParameterRange& range, const tensor::Segment& segment, const std::string& what,
                      const at::Tensor& flat);
 
 // Throws InvalidArgument, naming the entry, unless `given` has exactly the entries of `own`, each with the same shape
-// and type. Then copies the entries. Of an entry that ranks divide, it copies only this rank's part.
+// and type. Otherwise copies the entries of `given` to `own`. If ranks divide an entry, only this rank's part is
+// copied.
 void load_entries(const std::string& who, const std::vector<NamedTensor>& own, const std::vector<NamedTensor>& given);
 
 }  // namespace reigen::optim

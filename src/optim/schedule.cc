@@ -19,7 +19,7 @@ double progress(std::int64_t step, std::int64_t steps) {
   return step >= steps ? 1 : static_cast<double>(step) / static_cast<double>(steps);
 }
 
-// From `from` to `to` along half a cosine; both ends are exact.
+// Goes from `from` (share 0) to `to` (share 1) along half a cosine. Both ends are exact.
 double anneal(double from, double to, double share) {
   const double weight = (1 + std::cos(std::numbers::pi * share)) / 2;
   return from * weight + to * (1 - weight);
@@ -58,12 +58,12 @@ double cosine_factor(std::int64_t step, std::int64_t steps, double min_factor) {
 }
 
 double polynomial_factor(std::int64_t step, std::int64_t steps, double power, double min_factor) {
-  if (step >= steps) return min_factor;  // also for power 0
+  if (step >= steps) return min_factor;  // also for power 0: pow(0, 0) would be 1
   return min_factor + (1 - min_factor) * std::pow(1 - progress(step, steps), power);
 }
 
-// The last step of a phase has the phase's final value, as in PyTorch: phases end at pct_start·steps - 1 and steps -
-// 1.
+// The last step of a phase has the phase's final value, as in PyTorch: the two phases end at pct_start·steps - 1 and
+// steps - 1.
 double one_cycle_factor(std::int64_t step, std::int64_t steps, double pct_start, double div_factor,
                         double final_div_factor) {
   const double first = 1 / div_factor;
@@ -77,7 +77,7 @@ double one_cycle_factor(std::int64_t step, std::int64_t steps, double pct_start,
 }
 
 double stable_decay_factor(std::int64_t step, std::int64_t steps, std::int64_t decay_steps, double min_factor) {
-  if (step >= steps) return min_factor;  // also without decay
+  if (step >= steps) return min_factor;  // also if decay_steps is 0
   return min_factor + (1 - min_factor) * progress(std::min(steps - step, decay_steps), decay_steps);
 }
 
@@ -107,8 +107,8 @@ double scheduled_lr(double lr, std::int64_t step, const ScheduleOptions& options
   const std::int64_t at = std::max<std::int64_t>(step - options.warmup_steps, 0);
   const std::int64_t steps = options.total_steps - options.warmup_steps;
   double factor = 1;
-  // In the warm-up the factor is 1. If the warm-up is longer than the run, `steps` is not above 0. The functions below
-  // would then give their final value.
+  // In the warm-up the factor is 1, so the functions below are not called. If the warm-up is longer than the run,
+  // `steps` is not above 0, and these functions would return their final value.
   const bool in_warmup = step < options.warmup_steps && has_end(options.kind) && options.kind != Schedule::kOneCycle;
   if (!in_warmup) {
     switch (options.kind) {

@@ -42,7 +42,8 @@ std::vector<std::string> describe_optimizer(const torch::optim::Optimizer& optim
   return lines;
 }
 
-// Drops the scratch values of LBFGS: they may hold undefined tensors, which torch::save refuses.
+// Drops the list `al` of LBFGS, whose values each step computes anew. It may contain undefined tensors, which
+// torch::save refuses.
 void drop_scratch(torch::optim::Optimizer& optimizer) {
   for (const auto& entry : optimizer.state()) {
     if (auto* state = dynamic_cast<torch::optim::LBFGSParamState*>(entry.second.get())) state->al(std::nullopt);

@@ -21,7 +21,7 @@ constexpr std::int64_t kAlignment = 64;
 }  // namespace
 
 BufferSync::BufferSync(const std::vector<at::Tensor>& buffers, Communicator world) : world_(std::move(world)) {
-  if (world_.size() == 1) return;  // nothing is sent
+  if (world_.size() == 1) return;  // a single rank sends nothing
   for (const at::Tensor& buffer : buffers) {
     const bool fits = buffer.device().is_cpu() || buffer.device().is_cuda();
     REIGEN_CHECK(
@@ -56,8 +56,8 @@ void BufferSync::copy_in() {
   for (std::size_t i = 0; i < buffers_.size(); ++i) places_[i].copy_(buffers_[i]);
 }
 
-// variable_data() returns a tensor with the same memory and its own version counter, so the copy does not change the
-// buffer's counter.
+// variable_data() returns a new tensor over the same memory, with a version counter of its own. So the copy does not
+// change the buffer's version counter.
 void BufferSync::copy_out() {
   for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].variable_data().copy_(places_[i]);
 }

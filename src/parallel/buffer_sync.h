@@ -1,4 +1,4 @@
-// Makes a model's buffers (batch statistics, counters; of any types) the same on all ranks.
+// Makes a model's buffers (batch statistics, counters) the same on all ranks. The buffers may have different types.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,23 +17,25 @@ class BufferSync {
 
   // broadcast() and average() block. Neither changes autograd's version counters, so a graph that saved a buffer can
   // still run its backward.
-  void broadcast(const std::string& tag, int root = 0);  // buffers = the buffers of rank `root`
-  // The ranks whose buffers count in a mean: all ranks, or those that have data.
+  void broadcast(const std::string& tag, int root = 0);  // every rank gets the buffers of rank `root`
+  // The ranks whose buffers count in the mean. Under a Join (reigen/parallel/join.h) these are the ranks that have the
+  // newest buffers; otherwise all ranks.
   struct Contributors {
-    bool from_here = true;
-    int ranks = 1;
-    int first = 0;
+    bool from_here = true;  // whether this rank is one of them
+    int ranks = 1;          // how many they are
+    int first = 0;          // the lowest of them
   };
-  // Floating-point buffers = their mean over the contributors. Integer and boolean buffers = those of the first
-  // contributor.
+  // Sets floating-point buffers to their mean over the contributors, and integer and boolean buffers to those of the
+  // first contributor.
   void average(const std::string& tag, const Contributors& contributors);
   bool empty() const { return buffers_.empty(); }
 
  private:
-  // Buffers of one element type, one after the other in the staging buffer; the padding between them is zero.
+  // The buffers of one element type. They lie one after the other in the staging buffer, with zeros as padding between
+  // them.
   struct Stretch {
     at::ScalarType type = at::kFloat;
-    std::int64_t begin = 0;  // in bytes
+    std::int64_t begin = 0;  // an offset in the staging buffer, in bytes
     std::int64_t end = 0;
   };
 
@@ -42,9 +44,9 @@ class BufferSync {
 
   Communicator world_;
   std::vector<at::Tensor> buffers_;
-  std::vector<at::Tensor> places_;  // the place of each buffer in the staging buffer
+  std::vector<at::Tensor> places_;  // views of the staging buffer, one for each buffer
   std::vector<Stretch> stretches_;
-  at::Tensor staging_;  // bytes, on the device of the buffers
+  at::Tensor staging_;  // a tensor of bytes, on the device of the buffers
 };
 
 }  // namespace reigen::parallel

@@ -21,7 +21,7 @@ struct DistributedOptimizerState {
   std::shared_ptr<GradientReducer> reducer;
   DataParallelBase parallel;
   bool synchronized = false;  // synchronize() was called since the last step
-  int skips = 0;              // open scopes of skip_synchronize()
+  int skips = 0;              // number of SkipSynchronize objects that live
 
   void start_over() {
     reducer->start_over();
@@ -137,7 +137,8 @@ at::Tensor DistributedOptimizerBase::step(const Closure& closure) {
   return loss;
 }
 
-// prepare_forward() throws if the model has changed. Called here, it throws now instead of in the next backward.
+// prepare_forward() must run before each forward; it throws if the model has changed. The program calls the model
+// itself, and not prepare_forward(), so each step ends with this call.
 void DistributedOptimizerBase::end_step() {
   state_->reducer->after_step();
   state_->start_over();
@@ -151,7 +152,7 @@ void DistributedOptimizerBase::zero_grad(bool set_to_none) {
   } else if (!state_->synchronized && (reducer.is_averaged() || reducer.accumulated() > 0)) {
     refuse_zero_grad();
   } else if (state_->synchronized) {
-    state_->start_over();  // the caller skipped the step with these gradients
+    state_->start_over();  // zero_grad() after synchronize(): the caller leaves out the step
   }
   state_->optimizer->zero_grad(set_to_none);
 }

@@ -83,15 +83,16 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
 GradientReducer::~GradientReducer() {
   if (units_) units_->detach();
   if (!exchange_ || !exchange_->is_under_way()) return;
-  // A step has failed: its calls still use memory that is about to be freed, and waiting for them could take for ever.
+  // A step has failed. Its calls still use memory that is about to be freed. A wait for these calls could take for
+  // ever.
   if (options_.mesh) {
     // The caller has no handle of the mesh's groups, in which other ranks may wait for this one. Aborting one group of
     // the mesh aborts all of them.
     const Communicator& group = groups_.sharers.size() > 1 ? groups_.sharers : groups_.replicas;
     if (group.size() > 1) group.abort("its data_parallel() was destroyed in the middle of a step");
   } else {
-    // The code that catches the error aborts the group with the error's reason. Until then calls may use this memory,
-    // so it is leaked.
+    // The code that catches the error aborts the group with the error's reason. Until then calls may use the memory of
+    // these three objects, so the objects are leaked.
     static_cast<void>(flat_.release());
     static_cast<void>(exchange_.release());
     static_cast<void>(gradient_strategy_.release());
@@ -153,7 +154,8 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& parameters
                           .fill = [&values](const at::Tensor& parameter) { values.fill(parameter); }});
 }
 
-// Where ranks divide weights, or gradients by units, a UnitWatch says which unit a backward is in.
+// If weights are divided among ranks, or gradients are divided unit by unit, a UnitWatch reports which unit a backward
+// enters.
 void GradientReducer::place_weights() {
   const std::vector<ParameterRange> all = all_ranges();
   const bool are_shares = all.front().sharing().whole() != nullptr;
@@ -176,9 +178,9 @@ void GradientReducer::place_weights() {
 }
 
 // Whether all ranks hold equal weights that can be compared. All ranks get averaged gradients with the same bits, so
-// ranks that begin with equal weights and make the same steps keep equal weights. A strategy that acts on weights lets
-// them differ. If ranks share one memory, or hold only shares, there is nothing to compare. Weights in files on a disk
-// (offload) and of a GPU are not read just for this.
+// ranks that begin with equal weights and make the same steps keep equal weights. With a strategy that acts on weights,
+// the ranks' weights may differ. If ranks share one copy of the weights, or each rank holds only its share, there is
+// nothing to compare. Weights on a disk (offload) or on a GPU are not read only for a comparison.
 bool GradientReducer::weights_are_equal() const {
   if (weight_strategy_ || !options_.offload.empty()) return false;
   return std::all_of(ranges().begin(), ranges().end(), [](const ParameterRange& range) {
@@ -262,7 +264,8 @@ void GradientReducer::on_gradient(std::size_t parameter) {
   if (watch_->note(parameter) && overlaps()) exchange_->ready(parameter);
 }
 
-// Throws if backward has added to a gradient that a dead round is still sending. This happens if `.grad` was kept.
+// Throws if backward has added to a gradient that the round of a failed backward is still sending. This happens if the
+// caller has not cleared `.grad` after the failure.
 void GradientReducer::require_elsewhere(std::size_t parameter) const {
   const bool is_in_place = trained_.range_of(parameter).is_in_place(trained_.places[parameter].segment);
   if (!is_in_place || !exchange_->is_under_way()) return;
@@ -274,8 +277,9 @@ void GradientReducer::require_elsewhere(std::size_t parameter) const {
              .fix = "call optimizer.zero_grad() when a backward fails, and begin anew with a forward"});
 }
 
-// First the weights of units that backward has passed are freed, which makes room. Then sums of gradients start. After
-// that, this rank waits for the weights of the unit. This order makes all ranks start the same calls in the same order.
+// Called when backward enters a unit. First it frees the weights of the units that backward has passed, which makes
+// room. Then it starts the sums of gradients that are due. Then it waits for the weights of the entered unit. Because
+// all ranks do this in the same order, they start the same calls in the same order.
 void GradientReducer::on_unit(std::size_t unit) {
   weights_->leave_passed(unit);
   if (options_.overlap && no_sync_depth_ == 0 && !only_adds_up() && adds_all_gradients()) {
@@ -306,7 +310,8 @@ void GradientReducer::begin_round() {
   if (!is_late_) exchange_->begin(round());
 }
 
-// Waits for the calls that the dead round had started, and then begins this round, which begin_round() had postponed.
+// If this backward came after a failed backward without a forward between them, waits for the calls of the failed
+// backward. Then begins the round that begin_round() has postponed.
 void GradientReducer::catch_up() {
   if (!is_late_) return;
   exchange_->abandon();
@@ -343,7 +348,7 @@ void GradientReducer::finish() {
 }
 
 // Ends the round, even if its backward failed. Waits for the calls that the backward had started. Each of these calls
-// ends: either the other ranks have started it too, or it fails.
+// ends: if the other ranks do not start it too, it fails.
 void GradientReducer::reset() {
   exchange_->abandon();
   end_backward();
@@ -357,7 +362,8 @@ void GradientReducer::end_backward() {
   exchange_->end_backward();
 }
 
-// Ends the round of a backward that failed. The round counts as a step.
+// Ends a round whose backward has failed. The round counts as a step. Throws InvalidArgument if the backward did not
+// fail, but its end was never noticed.
 void GradientReducer::give_up_round() {
   if (!watch_->is_active()) return;
   if (!watch_->ended_inside_another()) return reset();
@@ -383,7 +389,7 @@ void GradientReducer::prepare_forward() {
   guard_->require_unchanged();
   if (!distributed()) return;
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;
-  if (inside_backward) return;  // a recomputation: the round is under way
+  if (inside_backward) return;  // backward computes a forward again, and its round has begun already
   give_up_round();
   exchange_->begin_forward();
   if (units_) units_->begin_forward();
@@ -395,7 +401,7 @@ void GradientReducer::prepare_forward() {
 void GradientReducer::prepare_round() {
   require_step_told();
   ModelGuard::require_own_steps(ranges());
-  if (!module_.is_training()) return;  // buffers are not synchronised now: the next training forward does it
+  if (!module_.is_training()) return;  // only a forward in training mode synchronises buffers
   buffers_are_fresh_ = true;
   if (options_.buffers == BufferPolicy::kOwn || !averages_gradients() || buffers_->empty()) return;
   exchange_->announce_forward(tag("who still trains"));
@@ -419,7 +425,7 @@ void GradientReducer::synchronize() {
   }
   if (!buffers_are_fresh_) {
     prepare_forward();
-    if (no_sync_depth_ == 0 && only_adds_up()) prepare_round();  // as the last forward of the other ranks did
+    if (no_sync_depth_ == 0 && only_adds_up()) prepare_round();  // the last forward of the other ranks did so too
   }
   if (!watch_->is_active()) {
     watch_->begin();
@@ -457,10 +463,10 @@ void GradientReducer::settle() {
   if (!distributed()) return;
   if (gradient_strategy_) gradient_strategy_->settle();
   if (weight_strategy_) weight_strategy_->settle();
-  sync_buffers("buffers of all");  // ranks may have made different numbers of backwards
+  sync_buffers("buffers of all");  // no step number in the tag: ranks may be at different steps
 }
 
-// Where both strategies have state, the names of the weight strategy's entries begin with "weights.".
+// If both strategies have state, the names of the weight strategy's entries begin with "weights.".
 std::string GradientReducer::prefix_of_weights() const {
   return gradient_strategy_ && !gradient_strategy_->state().empty() ? "weights." : "";
 }
@@ -556,7 +562,7 @@ void GradientReducer::answer_until_all_are_done(const std::function<void()>& ste
     try {
       roll = joined_->answer(tag("who still trains"));
     } catch (const EarlyEnd&) {
-      // The other ranks had begun this round and count it as a step, so this rank counts it too.
+      // The other ranks had begun this round and count it as a step. So this rank counts it too.
       if (joined_->roll_call().last().activity == Activity::kReduction) ++step_;
       throw;
     }
@@ -571,8 +577,7 @@ void GradientReducer::answer_until_all_are_done(const std::function<void()>& ste
     finish();
     if (step) step();
   }
-  // Ranks that trained to the end may have cleared their gradients. The other ranks clear theirs here, so that the next
-  // step does not use them.
+  // After finish() no parameter has a gradient, on any rank. So the next step uses no old gradients.
   drop_gradients();
   start_over();
   const int trained_last = joined_->roll_call().last().first_training;

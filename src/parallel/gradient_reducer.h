@@ -1,14 +1,16 @@
-// Carries out data_parallel() for one model. From the layout it chooses how gradients are exchanged (Exchange) and
-// where weights are (Weights). It watches backward (BackwardWatch, UnitWatch) and tells Exchange and Weights what
-// happens.
+// Implements data_parallel() for one model. The layout determines how gradients are exchanged (class Exchange) and
+// where weights are (class Weights). The reducer watches backward (BackwardWatch, UnitWatch), and calls Exchange and
+// Weights when gradients are ready and when backward enters a unit or ends.
 //
-// A round averages gradients once. The first gradient of a backward begins the round, hooks hand gradients over while
-// backward runs, and the end of backward finishes the round. Between rounds a forward may synchronise buffers. A
-// backward that throws leaves a dead round. The next forward waits for the calls that the dead round had started. If
-// another backward comes before such a forward, it does not overlap (`is_late_`). A hook must not wait for the dead
-// round's calls, so hooks leave gradients where backward made them. The end of this backward waits for the calls and
-// then does all the work. If the dead round's gradients were kept, such a backward is refused, because it would add to
-// gradients that are still being sent.
+// A round is one averaging of gradients. The first gradient of a backward begins the round. Hooks pass gradients to
+// Exchange while backward runs, and the end of backward finishes the round. Between rounds a forward may synchronise
+// buffers.
+//
+// If a backward throws, its round is dead, but calls that it started may still run. The next forward waits for these
+// calls. If another backward comes before the next forward, it is late (`is_late_`): its hooks must not wait for the
+// dead round's calls, so they leave gradients where backward made them. The end of the late backward waits for the dead
+// round's calls, and then starts and finishes its own calls. If the dead round's gradients are still in `.grad`, a late
+// backward throws, because it would add to gradients that are still being sent.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -53,7 +55,7 @@ class GradientReducer {
   // Compares the model between ranks, packs the parameters, broadcasts rank 0's values and installs the hooks.
   GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
   ~GradientReducer();
-  GradientReducer(const GradientReducer&) = delete;  // hooks point to one reducer
+  GradientReducer(const GradientReducer&) = delete;  // hooks point to this object
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   const std::vector<ParameterRange>& ranges() const { return flat_->ranges(); }
@@ -81,23 +83,26 @@ class GradientReducer {
   void synchronize();
   void after_step();
   void settle();
-  // Whether each rank steps with its own gradients.
+  // Whether each rank steps with its own gradients instead of averaged gradients.
   bool ranks_differ() const { return distributed() && !averages_gradients(); }
   std::map<std::string, at::Tensor> strategy_state() const;
   void load_strategy_state(const std::map<std::string, at::Tensor>& state);
   void enter_no_sync() { ++no_sync_depth_; }
   void leave_no_sync();
 
-  // For DistributedOptimizer: whether gradients were averaged since start_over(), and how many backwards since then
-  // only added up. A failed backward resets this number to 0. With guard_steps(), a backward between an average and
-  // start_over() throws InvalidArgument.
+  // For DistributedOptimizer. is_averaged(): whether gradients were averaged after the last start_over().
+  // accumulated(): how many backwards after the last average only added up gradients; start_over() and a failed
+  // backward set it to 0. If guard_steps() was called, a backward between an average and start_over() throws
+  // InvalidArgument.
   bool is_averaged() const { return averaged_; }
-  bool has_unfinished_backward() const { return watch_->is_active(); }  // true outside of backward: a backward failed
+  // If it is true outside of backward, a backward has failed.
+  bool has_unfinished_backward() const { return watch_->is_active(); }
   std::int64_t accumulated() const { return accumulated_; }
   void start_over();
   void guard_steps() { guards_steps_ = true; }
 
-  // For Join: while a Join lives, every forward and every round is announced to all ranks first.
+  // For Join. While a Join lives, each rank asks all ranks which of them still train, before each round and before each
+  // forward that synchronises buffers.
   void begin_join(const JoinOptions& options);
   void answer_until_all_are_done(const std::function<void()>& step);
   void leave_join();
@@ -152,20 +157,20 @@ class GradientReducer {
   std::unique_ptr<ModelGuard> guard_;
   TrainedParameters trained_;
   std::unique_ptr<BufferSync> buffers_;
-  std::unique_ptr<Exchange> exchange_;  // null: this rank is alone
-  Joined* joined_ = nullptr;            // points to exchange_ while a Join lives
-  std::shared_ptr<UnitWatch> units_;    // null: nothing needs to know which unit a backward is in
+  std::unique_ptr<Exchange> exchange_;  // null if this rank is alone
+  Joined* joined_ = nullptr;            // null unless a Join lives; then *exchange_ is this object
+  std::shared_ptr<UnitWatch> units_;    // null if nothing needs to know which unit a backward is in
   std::shared_ptr<Weights> weights_;
   std::shared_ptr<BackwardWatch> watch_;
 
-  bool is_late_ = false;            // the end of this round waits for the calls of a dead round
-  bool buffers_are_fresh_ = false;  // a synchronised forward ran since the last round
-  bool step_is_due_ = false;        // a round is over, and after_step() was not called since
+  bool is_late_ = false;            // the end of this backward first waits for the calls of a dead round
+  bool buffers_are_fresh_ = false;  // prepare_round() ran in training mode after the last round
+  bool step_is_due_ = false;        // a round is over, and after_step() was not called after it
   int no_sync_depth_ = 0;
-  std::int64_t accumulated_ = 0;  // number of backwards that only added up
+  std::int64_t accumulated_ = 0;  // number of backwards that only added up gradients
   bool averaged_ = false;
   bool guards_steps_ = false;
-  std::int64_t step_ = 0;  // the number in tags: counts rounds, unless the caller sets it
+  std::int64_t step_ = 0;  // the step's number in tags; it counts rounds, unless the caller sets it
   std::chrono::duration<double> exposed_{0};
 };
 

@@ -23,8 +23,9 @@ Modules with_inner_ones(const torch::nn::Module& module) {
   return result;
 }
 
-// For each parameter, the innermost unit that contains all modules that hold it. A parameter that a module outside of
-// the unit holds too (tied weights) belongs to no unit: that module may read it while the unit does not run.
+// Returns, for each parameter, the innermost unit that contains all modules that hold the parameter. If a module
+// outside of the unit holds the parameter too (tied weights), the parameter belongs to no unit, because that module may
+// read the parameter while the unit does not run.
 std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Module& model,
                                                              const std::vector<nn::Unit>& units) {
   std::map<const at::TensorImpl*, Modules> owners;
@@ -47,7 +48,8 @@ std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Mo
       if (is_new || place->second == i || place->second == kNoUnit) continue;
       const bool is_inner = within(inside[i], place->second);
       const bool is_outer = within(inside[place->second], i);
-      if (is_inner) place->second = is_outer ? kNoUnit : i;  // both: units of one module, and either of them may run
+      // If both are true, two units have the same module. Either unit may run, so the parameter belongs to no unit.
+      if (is_inner) place->second = is_outer ? kNoUnit : i;
       if (!is_inner && !is_outer) place->second = kNoUnit;
     }
   }
@@ -72,7 +74,7 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
   inputs.choices.buckets = static_cast<bool>(options.strategy);
   inputs.choices.offload = !options.offload.empty();
   inputs.choices.reshard_after_forward = options.reshard_after_forward;
-  // check_options() refuses a size that is out of range or NaN, and names the option.
+  // A size that is out of range or NaN counts as 0 here. Afterwards check_options() refuses it with the option's name.
   const bool in_range = options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb;
   inputs.choices.group_bytes =
       in_range ? static_cast<std::size_t>(options.bucket_mb * static_cast<double>(kMiB)) : std::size_t{0};

@@ -11,8 +11,8 @@ namespace {
 
 using Calls = std::vector<std::function<void()>>;
 
-// The functions to be called at the end of this thread's outermost inner_backward(). The engine runs an inner backward
-// on the thread that asks for it.
+// The functions that at_backward_end() has got during this thread's outermost inner_backward(); null outside of it. One
+// variable for each thread is enough, because the engine runs an inner backward on the thread that starts it.
 thread_local Calls* waiting = nullptr;
 
 void queue(std::function<void()> call) {
@@ -23,7 +23,7 @@ class Collects {
  public:
   explicit Collects(Calls& calls) { waiting = &calls; }
   ~Collects() { waiting = nullptr; }
-  Collects(const Collects&) = delete;  // one at a time
+  Collects(const Collects&) = delete;  // an object belongs to one scope
   Collects& operator=(const Collects&) = delete;
 };
 

@@ -1,9 +1,9 @@
 // Runs collective calls on the memory of tensors.
 //
-// Tensors of the host: each call blocks, as a call of Communicator does. Tensors of a GPU: the calls begin after the
-// work that is already on LibTorch's current stream of the GPU. Work that is put on this stream later runs after the
-// calls. The host waits only until the calls are on the device. The tensors of a call may be dropped at once, because
-// LibTorch reuses their memory only for later work on the same stream.
+// For tensors on the host, each call blocks, as calls of Communicator do. For tensors on a GPU, the calls begin after
+// the work that is already on LibTorch's current stream of the GPU. Work that is put on this stream later runs after
+// the calls. The host waits only until the calls are on the device. The tensors of a call may be dropped at once,
+// because LibTorch reuses their memory only for later work on the same stream.
 // Thread rule: as for Communicator: the caller must order the calls of a rank in each group.
 #pragma once
 
@@ -14,11 +14,12 @@
 
 namespace reigen::tensor {
 
-// CallOptions::after for a call on the memory of `tensor`: LibTorch's current stream of its device, which is the CPU
-// or a GPU.
+// Returns the value of CallOptions::after for a call on the memory of `tensor`: LibTorch's current stream of its
+// device, which is the CPU or a GPU.
 Stream stream_of(const at::Tensor& tensor);
 
-// Waits for calls on the memory of `tensor`. Tensors of a GPU: LibTorch's current stream waits, and not the host.
+// Waits for calls on the memory of `tensor`. If `tensor` is on a GPU, LibTorch's current stream waits, and not the
+// host.
 void wait_for(const Work& work, const at::Tensor& tensor);
 
 // Waits until the current stream of the tensor's GPU has done all its work.

@@ -48,7 +48,7 @@ void check_options(const char* operation, const Tensors& tensors, const ReduceOp
   }
 }
 
-// The options of the reduction that backward makes.
+// Returns the options of the reduction that the backward of a reduction with `options` makes.
 ReduceOptions adjoint(const char* operation, const ReduceOptions& options) {
   if (options.op != ReduceOp::kSum && options.op != ReduceOp::kAvg) {
     throw InvalidArgument(Report{.what = fmt::format("[{}] this reduction has no gradient", operation),
@@ -59,7 +59,7 @@ ReduceOptions adjoint(const char* operation, const ReduceOptions& options) {
   return {.op = options.op, .prescale = options.postscale, .postscale = options.prescale};
 }
 
-// output = postscale · call(prescale · input); both may be the same memory.
+// output = postscale · call(prescale · input). `input` and `output` may be the same tensor.
 template <class Call>
 void reduce_scaled(const at::Tensor& input, const at::Tensor& output, const ReduceOptions& options, std::string tag,
                    const Call& call) {
@@ -81,8 +81,9 @@ void reduce_into(const at::Tensor& input, const at::Tensor& output, const Commun
   });
 }
 
-// Reduces several tensors of one type and device through one flat buffer. On the host all ranks of this machine can
-// reach the buffer. On a GPU it is LibTorch's memory, which may be dropped while its stream still reads it.
+// Reduces several tensors of one type and device through one flat buffer. On the host the buffer is in memory that all
+// ranks of this machine can reach. On a GPU it is in LibTorch's memory, which may be dropped while its stream still
+// reads it.
 void reduce_fused(const Tensors& inputs, const Tensors& outputs, const Communicator& world,
                   const ReduceOptions& options, const std::string& tag) {
   std::int64_t count = 0;
@@ -102,8 +103,8 @@ void reduce_fused(const Tensors& inputs, const Tensors& outputs, const Communica
   }
 }
 
-// Makes one reduction for each element type and device, in the order of their first tensors. In place if outputs =
-// inputs.
+// Makes one reduction for each element type and device, in the order of their first tensors. The reductions are in
+// place if outputs and inputs are the same tensors.
 void reduce_all(const Tensors& inputs, const Tensors& outputs, const Communicator& world, const ReduceOptions& options,
                 const std::string& tag) {
   using Kind = std::pair<at::ScalarType, at::DeviceType>;
@@ -121,7 +122,7 @@ void reduce_all(const Tensors& inputs, const Tensors& outputs, const Communicato
       reduce_fused(from, to, world, options, tag);
     } else {
       reduce_into(from[0].is_same(to[0]) ? to[0] : plain_memory(from[0]), to[0], world, options, tag);
-      if (from[0].is_same(to[0])) to[0].unsafeGetTensorImpl()->bump_version();  // autograd sees no write by pointer
+      if (from[0].is_same(to[0])) to[0].unsafeGetTensorImpl()->bump_version();  // autograd misses writes by pointer
     }
   }
 }
@@ -150,7 +151,7 @@ void reduce_in_place(const char* operation, const Tensors& tensors, Communicator
   reduce_all(tensors, tensors, world, options, shapes_tag(tensors));
 }
 
-// ---- Rows: the first dimension, in parts of given sizes
+// ---- Calls on rows (the first dimension of a tensor), of which each rank has its own number
 
 at::Tensor empty_rows(const at::Tensor& like, std::int64_t rows) {
   Rows shape = like.sizes().vec();
@@ -171,7 +172,7 @@ std::vector<std::size_t> counts_of(const Rows& rows, const at::Tensor& like) {
 at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world,
                         const ReduceOptions& options, const std::string& tag);
 
-// The rows of all ranks, one rank after the other, times `scale`. rows[r]: the number of rows of rank r.
+// Returns the rows of all ranks, one rank after the other, times `scale`. rows[r]: the number of rows of rank r.
 at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world, double scale = 1) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);
@@ -189,7 +190,7 @@ at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, const Communi
   return apply_differentiable({tensor}, forward, backward)[0];
 }
 
-// This rank's rows of the sum or average.
+// Returns this rank's rows of the sum or average over the ranks' tensors.
 at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world,
                         const ReduceOptions& options, const std::string& tag) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {

@@ -16,10 +16,10 @@ namespace reigen::tensor {
 
 namespace {
 
-// The numbers of threads that share_cores() last set in LibTorch; 0: it has set none. LibTorch has one number of
-// threads for the whole process, so the process also has one Told.
+// The numbers of threads that share_cores() last set in LibTorch. 0 means that it has set none. LibTorch has one number
+// of threads for the whole process, so the process also has one Told.
 struct Told {
-  std::atomic<int> share = 0;
+  std::atomic<int> share = 0;   // set as a rank's share of the cores
   std::atomic<int> choice = 0;  // set because the caller passed `threads`
 };
 
@@ -31,16 +31,16 @@ Told& last_told() {
 // Whether the program itself has set LibTorch's number of threads to `threads`. LibTorch does not say who set the
 // number. If the program sets none, the number is one of these: the number of all processors (OpenMP's default), the
 // number of all cores (MKL's default), the number in OMP_NUM_THREADS or MKL_NUM_THREADS, or a rank's share that
-// share_cores() set before. Any other number is the program's choice. So is a number that the program passed to
-// share_cores().
+// share_cores() set before. Any other number is the program's choice. A number that the program passed to share_cores()
+// is its choice too.
 bool is_chosen_by_program(int threads) {
   if (threads == last_told().choice) return true;
   if (threads == last_told().share || threads == base::threads_by_environment()) return false;
   return !base::is_default_count(base::find_cores(), threads);
 }
 
-// Whether a warning about the number of threads was printed before. Reigen's launcher itself warns of the number that
-// it sets.
+// Whether no warning about the number of threads is needed, because a warning was printed before or Reigen's launcher
+// has set the number. The launcher itself warns of the number that it sets.
 bool was_said(int threads) {
   static std::atomic<bool> said = false;
   const bool by_launcher = base::environment::store() && threads == base::threads_by_environment();
@@ -61,7 +61,7 @@ void share_cores(Communicator ranks, int threads) {
   const int by_environment = base::threads_by_environment();
   const int before = at::get_num_threads();
   // If OMP_NUM_THREADS or MKL_NUM_THREADS is set (by_environment > 0), LibTorch already uses that number in each
-  // process. It is lowered only if several ranks share the process.
+  // process. This number is lowered only if several ranks share the process.
   const bool may_lower = (by_environment == 0 || share.ranks_in_process > 1) && !is_chosen_by_program(before);
   const int wanted = by_environment > 0 ? std::max(1, by_environment / share.ranks_in_process) : share.threads;
   // Ranks with different numbers of threads would round differently, so no rank takes more threads than the rank with

@@ -1,4 +1,4 @@
-// Makes a differentiable function of tensors from a pair of functions.
+// Makes a differentiable function of tensors from a forward function and a backward function.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,9 +13,9 @@ using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<a
 // True if autograd records operations on these tensors.
 bool wants_gradient(const std::vector<at::Tensor>& tensors);
 
-// Returns forward(inputs). Where a gradient is wanted, backward(gradients of the results) returns the gradients of the
-// inputs; it gets zeros for results that nobody used. The functions that backward calls may be differentiable
-// themselves.
+// Returns forward(inputs). If a gradient is wanted, autograd later passes the gradients of the results to `backward`,
+// and `backward` returns the gradients of the inputs. For a result that nobody used, `backward` gets zeros. `backward`
+// may itself call differentiable functions.
 std::vector<at::Tensor> apply_differentiable(const std::vector<at::Tensor>& inputs, const TensorFunction& forward,
                                              const TensorFunction& backward);
 

@@ -17,8 +17,8 @@ LateValues::LateValues(const at::Tensor& values) : copied_(std::make_unique<devi
   copied_->record(device::handle_of(stream_of(values)));
 }
 
-// Usually the copy was done long ago. If not, the host is a step ahead of the GPU, which has work for so long: a sleep
-// of this length delays nothing.
+// Usually the copy was done long ago. If not, the host is a step ahead of the GPU. The GPU then has work for much
+// longer than the host sleeps here, so the sleep delays nothing.
 std::span<const double> LateValues::wait() {
   constexpr std::chrono::microseconds kBetween(20);
   while (!copied_->is_done("numbers of a step")) std::this_thread::sleep_for(kBetween);

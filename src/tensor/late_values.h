@@ -1,4 +1,4 @@
-// Numbers that a GPU computes, for a host that goes on and reads them later.
+// Copies numbers that a GPU computes to the host. The host does not wait for the copy, and reads the numbers later.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace reigen::tensor {
 class LateValues {
  public:
   // Enqueues a copy of `values` (fp64, on a GPU) to pinned memory of the host. The host does not wait. The copy comes
-  // after the work that is on LibTorch's current stream of the GPU. Throws BackendError if CUDA refuses it.
+  // after the work that is on LibTorch's current stream of the GPU. Throws BackendError if CUDA refuses the copy.
   explicit LateValues(const at::Tensor& values);
 
   // Waits until the copy is done. Throws BackendError if the GPU has failed.

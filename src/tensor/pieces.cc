@@ -39,7 +39,8 @@ InvalidArgument of_divided_weights(const std::string& name, const char* what, co
                                 .fix = fix});
 }
 
-// Reads this rank's part in place. Files are read into contiguous memory of the host; other tensors are read by a copy.
+// Reads this rank's part into the tensor's memory. Files can only be read into contiguous memory of the host. For any
+// other tensor the values are read into such memory first, and then copied.
 void read_one(const checkpoint::Checkpoint& from, std::string_view group, const NamedTensor& item) {
   if (is_empty(item)) return;
   at::Tensor target = held(item);

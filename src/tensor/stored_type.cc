@@ -33,7 +33,7 @@ constexpr TypePair kTypes[] = {
     {at::kFloat8_e5m2, format::TensorType::kF8E5M2},
     {at::kFloat8_e4m3fnuz, format::TensorType::kF8E4M3Fnuz},
     {at::kFloat8_e5m2fnuz, format::TensorType::kF8E5M2Fnuz},
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 7  // the first version that has it
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 7  // the first version with this type
     {at::kFloat8_e8m0fnu, format::TensorType::kF8E8M0},
 #endif
 };

@@ -9,9 +9,10 @@
 
 namespace reigen::tensor {
 
-// Throws InvalidArgument naming the tensor when files have no such type.
+// Throws InvalidArgument, which names the tensor, if files have no such type.
 format::TensorType stored_type(const std::string& name, at::ScalarType type);
-// Throws DataError naming the tensor when LibTorch has no such type: packed elements of 4 and 6 bits.
+// Throws DataError, which names the tensor, if LibTorch has no such type. It has none for packed elements of 4 and 6
+// bits.
 at::ScalarType scalar_type_of(const std::string& name, format::TensorType type);
 
 }  // namespace reigen::tensor

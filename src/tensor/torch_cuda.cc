@@ -7,7 +7,7 @@
 namespace reigen::tensor {
 
 void open_torch_cuda() {
-  // The registry is asked, and not at::hasCUDA(): LibTorch keeps that function's first answer.
+  // This does not call at::hasCUDA(), because LibTorch keeps the first answer of at::hasCUDA() for ever.
   if (at::CUDAHooksRegistry()->Has("CUDAHooks")) return;
   const device::Library opened(
       {.name = "LibTorch's part for GPUs",

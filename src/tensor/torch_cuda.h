@@ -1,13 +1,13 @@
-// Opens LibTorch's part for GPUs, libtorch_cuda.so. Programs link LibTorch's part for the CPU only, so that they start
-// in milliseconds and also where there is no CUDA.
+// Opens LibTorch's part for GPUs, libtorch_cuda.so. Programs link only LibTorch's part for the CPU. So they start in
+// milliseconds, and they also start on machines without CUDA.
 // Thread rule: any thread.
 #pragma once
 
 namespace reigen::tensor {
 
-// Does nothing if LibTorch has this part already. It must be the first use of a GPU in the process: after a call of
-// at::hasCUDA(), LibTorch does not notice the library any more. Throws BackendError with exit code 69 and the dynamic
-// linker's text, which names the library that is missing.
+// Does nothing if LibTorch has this part already. Call it before anything else in the process uses a GPU. If
+// at::hasCUDA() was called before, LibTorch does not notice the library any more. If the library cannot be opened,
+// throws BackendError with exit code 69 and the dynamic linker's text, which names the library that is missing.
 void open_torch_cuda();
 
 }  // namespace reigen::tensor

@@ -11,7 +11,7 @@ class Deadline {
 
   static Deadline never() { return Deadline(Clock::time_point::max()); }
   static Deadline at(Clock::time_point when) { return Deadline(when); }
-  // A negative duration counts as zero; a huge one gives never().
+  // A negative duration counts as zero. A duration that ends after the clock's last time point gives never().
   static Deadline after(std::chrono::nanoseconds duration) {
     const auto now = Clock::now();
     if (duration.count() <= 0) return Deadline(now);
@@ -21,7 +21,7 @@ class Deadline {
 
   bool is_never() const { return when_ == Clock::time_point::max(); }
   bool expired() const { return !is_never() && Clock::now() >= when_; }
-  // The time left, at least zero and at most `cap`: the time limit for a system call that sleeps.
+  // Returns the time left, at least zero and at most `cap`. It serves as the time limit of a system call that sleeps.
   std::chrono::nanoseconds remaining(std::chrono::nanoseconds cap) const {
     if (is_never()) return cap;
     const auto left = when_ - Clock::now();

@@ -5,7 +5,7 @@
 //     got: 100   expected: 101 (rank 0)
 //     fix: call the same operation with the same count on every rank
 // Each error has an exit code. A program that does not catch the error should end with this code (docs/errors.md).
-// Thread rule: values, freely copied between threads.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <stdexcept>
@@ -25,16 +25,16 @@ enum class ExitCode : int {
   kOutputLocked = 73,      // the output exists or is in use
   kIo = 74,                // reading or writing failed
   kStopped = 75,           // stopped on request, resumable
-  kJobMismatch = 76,       // another version (of Reigen or of a file's format), or another job
+  kJobMismatch = 76,       // a process or a file has another version, or is of another job
   kPermission = 77,        // no permission, or the wrong secret
-  kConfiguration = 78,     // a value out of range
+  kConfiguration = 78,     // an option or an argument is wrong
   kPeerLost = 79,          // another rank died or is unreachable; restartable
   kNotANumber = 80,        // NaN or infinity
   kReplicasDiverged = 81,  // ranks that must be equal are not
-  kDoNotRestart = 93,      // tells a restarting launcher to stop
+  kDoNotRestart = 93,      // tells a launcher that restarts jobs not to restart this one
 };
 
-// The parts of a message; empty parts are left out.
+// The parts of an error's message. The message leaves out empty parts.
 struct Report {
   std::string what;
   std::string got = {};
@@ -72,8 +72,9 @@ struct Timeout : Error {
   explicit Timeout(const Report& report) : Error(ExitCode::kPeerLost, report) {}
 };
 
-// Another rank died, stopped or left. The program must rebuild the group and resume from a checkpoint. rank() is the
-// number of this other rank in the group of the failed call, or -1 if it is not in this group.
+// Another rank died, no longer responds, or left the group. The program must rebuild the group and resume from a
+// checkpoint. rank() is the number of the lost rank in the group of the failed call, or -1 if the lost rank is not in
+// that group.
 struct PeerLost : Error {
   PeerLost(int rank, const std::string& message) : Error(ExitCode::kPeerLost, message), rank_(rank) {}
   int rank() const noexcept { return rank_; }
@@ -87,23 +88,24 @@ struct CollectiveMismatch : Error {
   explicit CollectiveMismatch(const std::string& message) : Error(ExitCode::kConfiguration, message) {}
 };
 
-// The group was ended before, by an error on any rank or by abort(). The text contains the first cause.
+// The group had ended before the call, because of an error on any rank or because of abort(). The text contains the
+// first cause.
 struct Aborted : Error {
   explicit Aborted(const std::string& message) : Error(ExitCode::kPeerLost, message) {}
 };
 
-// The operating system refused a call; the text names the call and errno.
+// A call to the operating system failed. The text names the call and errno.
 struct IoError : Error {
   explicit IoError(const std::string& message, ExitCode code = ExitCode::kIo) : Error(code, message) {}
   explicit IoError(const Report& report, ExitCode code = ExitCode::kIo) : Error(code, report) {}
 };
 
-// The disk is full, or the user's quota on it is used up. The same write succeeds once there is room.
+// The disk is full, or the user's quota on it is used up. The same write succeeds when there is room again.
 struct NoRoom : IoError {
   using IoError::IoError;
 };
 
-// A file has wrong contents; the text names the file and the offset.
+// A file has wrong contents. The text names the file and the offset.
 struct DataError : Error {
   explicit DataError(const std::string& message) : Error(ExitCode::kBadData, message) {}
   explicit DataError(const Report& report) : Error(ExitCode::kBadData, report) {}

@@ -23,8 +23,8 @@ class UniqueFd {
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  int release() { return std::exchange(fd_, -1); }  // the caller must close it
-  void reset();                                     // closes it, if there is one
+  int release() { return std::exchange(fd_, -1); }  // the caller must close the descriptor
+  void reset();                                     // closes the descriptor, if there is one
 
  private:
   int fd_ = -1;

@@ -1,21 +1,22 @@
-// The communication layers of Reigen, up to comm/, for C and for every language that can call C: groups of ranks, their
-// operations, and errors as codes and text. The contract of each operation (in place, aliasing, deadlines, cost) is
-// that of the function with the same name in reigen/comm/communicator.h. docs/c_api.md has a program and says how to
-// build it. P is the number of ranks, r is this rank.
+// The communication of Reigen for C, and for every language that can call C: groups of ranks, their operations, and
+// errors as codes and text. Each operation has the same contract (in place, aliasing, deadlines, cost) as the function
+// of the same name in reigen/comm/communicator.h. docs/c_api.md has an example program and says how to build it. P is
+// the number of ranks of the group; r is the number of this rank.
 //
-// Errors: a function that can fail returns a reigen_status, which is 0 or an exit code of docs/errors.md. The text of
-// the error is in reigen_error_message(). Null handles, null outputs and numbers that stand for no constant are errors
-// too. No exception leaves a function. A wrong argument (REIGEN_ERROR_INVALID_ARGUMENT) changes nothing. After any
-// other error of an operation its group is dead: every later call of this group fails with REIGEN_ERROR_ABORTED and the
-// first cause.
+// Errors: a function that can fail returns a reigen_status, which is 0 or an exit code of docs/errors.md.
+// reigen_error_message() returns the text of the error. A NULL handle, a NULL output and a number that is not one of
+// the constants below are errors too. No exception leaves a function. A call with a wrong argument
+// (REIGEN_ERROR_INVALID_ARGUMENT) changes nothing in its group. If an operation fails with another error after it has
+// begun, its group has ended: every later call of this group fails with REIGEN_ERROR_ABORTED and the text of the first
+// cause.
 //
-// Ownership: a handle that a function returns through its last argument belongs to the caller until it is passed to its
-// release function. Releasing NULL does nothing. A released handle must not be used. Buffers belong to the caller; the
-// buffers of an asynchronous call must stay valid until the call has completed. A function copies each text that it is
-// given. A text that it returns belongs to the handle that it was given.
+// Ownership: a handle that a function returns through its last argument belongs to the caller until the caller passes
+// it to its release function. Releasing NULL does nothing. A released handle must not be used. Buffers belong to the
+// caller; the buffers of an asynchronous call must stay valid until the call has completed. A function copies every
+// text that the caller passes. A text that a function of a handle returns is valid until the handle is released.
 //
-// Thread rule: calls of one group must be ordered by the caller; calls of two groups may run at the same time.
-// reigen_abort and the functions of reigen_work may be called from any thread. Each thread has its own last error.
+// Thread rule: the caller must order the calls of a rank in each group; calls of two groups may run at the same time.
+// Any thread may call reigen_abort and the functions that take a reigen_work. Each thread has its own last error.
 #pragma once
 
 #include <stddef.h>
@@ -28,10 +29,10 @@ extern "C" {
 // NOLINTBEGIN(readability-identifier-naming): names in C have a prefix, because C has no namespaces
 typedef struct reigen_comm reigen_comm;      // a rank's handle of a group
 typedef struct reigen_work reigen_work;      // an asynchronous operation
-typedef struct reigen_memory reigen_memory;  // memory that every rank of this machine can reach
+typedef struct reigen_memory reigen_memory;  // memory that every rank on this machine can access
 
-// The numbers of all constants never change. The types are int, so that a number without a constant is an error and not
-// undefined behaviour.
+// The numbers of all constants never change. The types are int and not enum, so that a number without a constant is an
+// error and not undefined behaviour.
 typedef int reigen_status;
 enum {
   REIGEN_OK = 0,
@@ -89,53 +90,55 @@ enum {
 };
 
 const char* reigen_version(void);           // "0.1.0"
-size_t reigen_type_size(reigen_type type);  // in bytes; 0: there is no such type
+size_t reigen_type_size(reigen_type type);  // bytes of one element; 0 if there is no such type
 
-// The text and kind of the last failure on this thread, and the rank that it names. A call that succeeds does not
-// change them. The text says what happened, which values were got and expected, and a fix. It is valid until the next
-// failure on this thread; "" when no function has failed.
+// The text and the kind of the last error on this thread, and the rank that the error names. A call that succeeds does
+// not change them. The text says what happened, which values were got and expected, and a fix. It is valid until the
+// next error on this thread. The text is "" as long as no function has failed on this thread.
 const char* reigen_error_message(void);
 reigen_error reigen_error_kind(void);
 int reigen_error_rank(void);  // the lost rank of REIGEN_ERROR_PEER_LOST, else -1
 
-// Options: first call reigen_NAME_options_default(), which sets struct_size and the defaults (`bytes` is sizeof the
-// struct). Then change members. A later version may add members at the end; programs that were built before continue to
-// work. NULL for a text means the default. The comment of a member begins with its default.
+// Options: first call reigen_NAME_options_default() with the sizeof of the struct as `bytes`; it sets struct_size and
+// all defaults. Then change members. A later version of Reigen may add members at the end of a struct; programs that
+// were built with an earlier version continue to work. For a text, NULL means the default. The comment of each member
+// begins with its default. "NULL: VARIABLE, else VALUE" means that NULL takes the value of the environment variable, or
+// VALUE if the variable is not set; "0: VARIABLE, else VALUE" means the same for 0.
 typedef struct reigen_init_options {
   size_t struct_size;
   const char* name;     // "world"
-  const char* backend;  // NULL: REIGEN_COMM_BACKEND, else "auto"; or "self", "shared_memory"
-  int64_t timeout_ms;   // 0: REIGEN_TIMEOUT, else 10 minutes
+  const char* backend;  // NULL: REIGEN_COMM_BACKEND, else "auto"; docs/backends.md has all names
+  int64_t timeout_ms;   // 0: REIGEN_TIMEOUT, else 10 minutes; a longer wait for a live rank ends the group
   int keep_memory;      // 1: freed memory stays in the process (reigen/runtime/init.h)
-  const char* network;  // NULL: REIGEN_COMM_NETWORK, else "tcp"; or "mpi": backend between machines
-  int segments;         // 0: REIGEN_COMM_SEGMENTS, else chosen by size; tcp: pieces into which transfers are cut
-  int connections;      // 0: REIGEN_COMM_CONNECTIONS, else 1; tcp: sockets that share a large message
+  const char* network;  // NULL: REIGEN_COMM_NETWORK, else "tcp"; the backend between machines, "tcp" or "mpi"
+  int segments;         // 0: REIGEN_COMM_SEGMENTS, else chosen by size; pieces into which "tcp" cuts transfers
+  int connections;      // 0: REIGEN_COMM_CONNECTIONS, else 1; sockets of "tcp" that share a large message
 } reigen_init_options;
 
 typedef struct reigen_comm_options {
   size_t struct_size;
   int rank;             // 0
   int size;             // 1
-  const char* store;    // where the ranks meet; NULL for one rank. Either the path of a file that all ranks can reach
-                        // and that is new for each job, or tcp://host:port, where rank 0 serves the store for one group
-                        // at a time
-  const char* name;     // "world"; two groups that meet in the same file need different names
+  const char* store;    // NULL, which only a group of one rank may use. Else the store through which the ranks find
+                        // each other: either the path of a file that all ranks can reach and that is new for each job,
+                        // or tcp://host:port, where rank 0 serves the store for one group at a time
+  const char* name;     // "world"; two groups that use the same file as store need different names
   const char* backend;  // "auto"; the names are those of reigen_init_options
   int64_t join_timeout_ms;       // 60 s: the longest wait until all ranks have joined
-  int64_t report_after_ms;       // 30 s: a warning names a live rank for which others have waited longer
+  int64_t report_after_ms;       // 30 s: after a longer wait for a live rank, a warning names this rank
   int64_t timeout_ms;            // 10 minutes: a longer wait for a live rank ends the group
-  int64_t heartbeat_timeout_ms;  // 10 s: a rank that sends no heartbeat for so long is lost
-  const char* network;           // "tcp"; this and the next two: see reigen_init_options
+  int64_t heartbeat_timeout_ms;  // 10 s: a rank that sends no heartbeat for this time counts as lost
+  const char* network;           // "tcp"; reigen_init_options explains this and the next two members
   int segments;                  // 0: chosen by size
   int connections;               // 1
 } reigen_comm_options;
 
 typedef struct reigen_call_options {
   size_t struct_size;
-  reigen_work** work;  // NULL: the call blocks; else it is asynchronous, and *work becomes its handle
+  reigen_work** work;  // NULL: the call blocks. Else the call is asynchronous, and *work becomes its handle
   int only_caller;     // 0: the progress thread advances the call too; 1: only reigen_poll and reigen_work_wait do
-  const char* tag;     // none; appears in every error and is compared between ranks; at most 47 characters
-  double factor;       // 1; this rank's input is multiplied by it; only for sums of floats
+  const char* tag;     // NULL: no tag. Errors of the call show the tag, and the ranks compare it; at most 47 characters
+  double factor;       // 1; this rank's input is multiplied by this factor; only for sums of floats
 } reigen_call_options;
 
 reigen_status reigen_init_options_default(reigen_init_options* options, size_t bytes);
@@ -150,7 +153,8 @@ reigen_status reigen_comm_create(const reigen_comm_options* options, reigen_comm
 // The ranks of `comm` that pass the same `color` form a new group, in which they are ordered by (key, rank). A rank
 // that passes a negative `color` gets NULL.
 reigen_status reigen_split(reigen_comm* comm, int color, int key, reigen_comm** part);
-// Ends the group on all ranks: pending and later calls of every rank fail with this cause.
+// Ends the group, and all groups that are related to it by reigen_split, on all ranks: pending and later calls of every
+// rank fail with this cause.
 reigen_status reigen_abort(reigen_comm* comm, const char* cause);
 // Waits for pending operations, two seconds at most, and then leaves the group. Handles of memory and of asynchronous
 // calls remain valid.
@@ -161,13 +165,13 @@ int reigen_size(const reigen_comm* comm);             // -1 for NULL
 const char* reigen_name(const reigen_comm* comm);     // NULL for NULL
 const char* reigen_backend(const reigen_comm* comm);  // NULL for NULL
 
-// Allocates zeroed memory, aligned to 64 bytes. Operations on this memory make no extra copies. It may outlive the
-// group. Fails with REIGEN_OS_RESOURCE when no memory is left.
+// Allocates zeroed memory, aligned to 64 bytes. Operations on this memory make no extra copies. The memory may outlive
+// the group. Fails with REIGEN_OS_RESOURCE when no memory is left.
 reigen_status reigen_allocate(reigen_comm* comm, size_t bytes, reigen_memory** memory);
 void* reigen_memory_data(const reigen_memory* memory);  // NULL for NULL
 void reigen_memory_release(reigen_memory* memory);
 
-// The operations. If `options` is NULL, the call blocks, and has no tag and the factor 1. Counts are numbers of
+// The operations. If `options` is NULL, the call blocks, has no tag, and has the factor 1. Counts are numbers of
 // elements.
 
 // output[i] = op over the input[i] of all ranks, i < count
@@ -194,7 +198,7 @@ reigen_status reigen_scatter(reigen_comm* comm, const void* input, void* output,
 // output[q·count + i] = input[r·count + i] of rank q
 reigen_status reigen_all_to_all(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
                                 const reigen_call_options* options);
-// Returns when every rank has called it.
+// Returns when every rank has called reigen_barrier.
 reigen_status reigen_barrier(reigen_comm* comm, const reigen_call_options* options);
 
 // reigen_NAME_v is reigen_NAME with blocks of counts[q] elements for rank q, one after the other. `counts` has P
@@ -212,29 +216,30 @@ reigen_status reigen_scatter_v(reigen_comm* comm, const void* input, void* outpu
 reigen_status reigen_all_to_all_v(reigen_comm* comm, const void* input, const size_t* leaves, void* output,
                                   const size_t* arrives, reigen_type type, const reigen_call_options* options);
 
-// The data that recv writes on rank `to` = the data that send reads on rank `from`. The n-th send from one rank to
-// another matches the n-th recv of that pair. A send of more than 1 KiB may wait for its recv, so an exchange needs
-// asynchronous calls, or a list of calls between reigen_group_begin and reigen_group_end.
+// The data that reigen_recv writes on rank `to` are the data that reigen_send reads on rank `from`. The n-th send from
+// rank A to rank B matches the n-th recv on rank B from rank A. A send of more than 1 KiB may wait for its recv. Ranks
+// that exchange such data therefore use asynchronous calls, or collect the calls between reigen_group_begin and
+// reigen_group_end.
 reigen_status reigen_send(reigen_comm* comm, const void* data, size_t count, reigen_type type, int to,
                           const reigen_call_options* options);
 reigen_status reigen_recv(reigen_comm* comm, void* data, size_t count, reigen_type type, int from,
                           const reigen_call_options* options);
 
 // Calls between reigen_group_begin and reigen_group_end are only collected. reigen_group_end makes all of them
-// together, so that no call waits for another. A call with an unknown type or reduction, or with NULL for counts, fails
-// at once and is left out. Any other mistake in a collected call makes reigen_group_end fail, and none of the calls
-// runs. The buffers of the collected calls must remain valid until the calls are complete. After reigen_group_end the
-// program may wait for the handles of the calls; each handle is complete when all calls are complete. The options
-// `work` and `only_caller` of reigen_group_end apply to all collected calls.
+// together, so that no collected call waits for another one. A call with an unknown type or reduction, or with NULL for
+// counts, fails at once and is not collected. Any other mistake in a collected call makes reigen_group_end fail, and
+// none of the calls runs. The buffers of the collected calls must remain valid until the calls are complete. After
+// reigen_group_end the program may wait for the handles of the calls; each handle is complete when all calls are
+// complete. The options `work` and `only_caller` of reigen_group_end apply to all collected calls together.
 reigen_status reigen_group_begin(reigen_comm* comm);
 reigen_status reigen_group_end(reigen_comm* comm, const reigen_call_options* options);
 
 // Advances asynchronous operations as far as possible without waiting.
 reigen_status reigen_poll(reigen_comm* comm);
 
-// Waits until the call is complete, for at most timeout_ms milliseconds; if timeout_ms < 0, as long as the group's
-// timeout allows. Fails with REIGEN_ERROR_TIMEOUT when this time has passed. If reigen_work_is_completed returns 0
-// after such a failure, the operation continues and the program may wait for it again.
+// Waits until the call is complete, but at most timeout_ms milliseconds. If timeout_ms < 0, only the group's timeout
+// limits the wait. Fails with REIGEN_ERROR_TIMEOUT when this time has passed. If reigen_work_is_completed returns 0
+// after this failure, the operation continues, and the program may wait for it again.
 reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms);
 int reigen_work_is_completed(const reigen_work* work);  // 1: completed or failed, 0: not yet, -1 for NULL
 void reigen_work_release(reigen_work* work);            // an operation that is not complete continues

@@ -1,22 +1,25 @@
 // A checkpoint holds everything that a run needs to continue as if it had never stopped. The number of ranks, and the
 // parts that each rank holds, may change between writing and reading.
 //
-// Tensors are stored in named groups, such as "model" and "optimizer". If one rank gives all tensors of a group, the
-// group is one file, which any safetensors reader reads. Otherwise each rank that gives parts of them writes a file:
+// Each rank passes to save() the parts of tensors that it gives to the checkpoint. Tensors are stored in named groups,
+// such as "model" and "optimizer". If one rank gives all tensors of a group, the group is one file, which any
+// safetensors reader reads. Otherwise each rank that gives parts of the group writes a file:
 //
 //   checkpoints/step_00000100/
-//     model.safetensors                           the group "model", all of which one rank gave
+//     model.safetensors                           the whole group "model", which one rank gave
 //     optimizer_rank_00001_of_00004.safetensors   the parts that rank 1 of 4 gave of the group "optimizer"
 //     manifest.json                               the position of the run, and the hash of every part
 //
 // A tensor has the same name and the same whole shape on all ranks. Every rank gives the parts that it holds (piece.h);
-// all ranks together must give each element exactly once. A rank may read other parts than those that were given.
+// all ranks together must give each element exactly once. When a checkpoint is read, a rank may ask for other parts
+// than those that were written.
 //
-// A checkpoint is whole or absent: it is written into a hidden directory next to its final place, every file and
-// directory is fsynced, and then the directory is renamed. find_newest() returns the newest whole checkpoint, after it
-// has compared every byte with its hash (XXH64). It passes over checkpoints that are damaged or that the disk cannot
-// read, and returns their names too. All ranks must use the same directory, so ranks on several machines need a shared
-// file system. Thread rule: only one thread of each rank writes to a directory at a time; any thread may read.
+// A checkpoint is either whole or absent: it is written into a hidden directory next to its final place, every file and
+// directory is fsynced, and then the directory is renamed. find_newest() returns the newest whole checkpoint. To know
+// that a checkpoint is whole, it reads every byte and compares the hashes (XXH64). It passes over checkpoints that are
+// damaged or that the disk cannot read, and reports them too. All ranks must use the same directory, so ranks on
+// several machines need a shared file system. Thread rule: only one thread of each rank writes to a directory at a
+// time; any thread may read.
 #pragma once
 
 #include <cstdint>
@@ -38,24 +41,25 @@ namespace reigen::checkpoint {
 using Contents = std::map<std::string, std::vector<Piece>>;
 
 // Writes the checkpoint directory/step_N and replaces a checkpoint of the same step. Then keeps this checkpoint and the
-// newest other whole checkpoints, `keep` in all, and deletes older ones. For this it checks the sizes of their files,
-// not their hashes. Also deletes the checkpoints of this step and of earlier steps that set_aside_after() moved.
-// Returns the checkpoint's path. Only rank 0's `manifest` is used; save() overwrites the fields that it sets itself
-// (manifest.h). Collective and blocking: the ranks exchange a few bytes three times, and once the list of the parts
-// that each has written. If writing fails on any rank, every rank throws the same IoError. If the disk has too little
-// room, this happens before anything is written. If an element of a tensor was given twice or not at all, every rank
-// throws InvalidArgument naming the tensor. After an error the earlier checkpoints are unchanged. Cost: one pass over
-// the given parts, and for each file an fsync of the file and of its directory.
+// newest other whole checkpoints, `keep` in all, and deletes older ones. To find out which checkpoints are whole, it
+// checks the sizes of their files, not their hashes. Also deletes the checkpoints of this step and of earlier steps
+// that set_aside_after() moved. Returns the checkpoint's path. Only rank 0's `manifest` is used; save() overwrites the
+// fields that it sets itself (manifest.h). Collective and blocking: the ranks exchange a few bytes three times, and
+// once the lists of the parts that they have written. If writing fails on any rank, every rank throws the same IoError.
+// If the disk has too little room, this error comes before anything is written. If an element of a tensor was given
+// twice or not at all, every rank throws InvalidArgument naming the tensor. After an error the earlier checkpoints are
+// unchanged. Cost: one pass over the given parts, and for each file an fsync of the file and of its directory.
 std::filesystem::path save(const std::filesystem::path& directory, const Manifest& manifest, const Contents& contents,
                            std::int64_t keep, Communicator world = Communicator());
 
 std::string name_of(std::int64_t step);  // "step_00000100"
 
-// For a run that continues from the checkpoint of `step` and gives up the newer ones. Moves the checkpoints of later
-// steps, whole or not, to folders in which find_newest() and list() do not look, and returns their new paths, newest
-// first. Most are moved to directory/set_aside; save() deletes a checkpoint there when it saves the same or a later
-// step. Checkpoints that the disk cannot read now, and those in `unreadable` (Search::unreadable), may become readable
-// again. So they are moved to directory/unreadable and never deleted. Throws IoError when a checkpoint cannot be moved.
+// For a run that continues from the checkpoint of `step` and gives up the newer checkpoints. Moves the checkpoints of
+// later steps, whole or not, to folders in which find_newest() and list() do not look, and returns their new paths,
+// newest first. Most are moved to directory/set_aside. When save() saves a step, it deletes the checkpoints of this
+// step and of earlier steps from that folder. Checkpoints that the disk cannot read now, and those in `unreadable`
+// (Search::unreadable), may become readable again. So they are moved to directory/unreadable and never deleted. Throws
+// IoError when a checkpoint cannot be moved.
 std::vector<std::filesystem::path> set_aside_after(const std::filesystem::path& directory, std::int64_t step,
                                                    const std::vector<std::filesystem::path>& unreadable = {});
 std::filesystem::path set_aside_path(const std::filesystem::path& directory);  // directory/set_aside
@@ -73,8 +77,9 @@ class Checkpoint {
   const std::filesystem::path& path() const;
   const Manifest& manifest() const;
 
-  // Reads every byte and compares the hashes. With `shares` > 1 reads only part `share` (0, 1, ...) of `shares` parts
-  // of about equal size. Throws DataError naming file, bytes and tensor of the first damage.
+  // Reads every byte and compares the hashes with those in the manifest. With `shares` > 1 it reads only part number
+  // `share` (0, 1, ...) of `shares` parts of about equal size. Throws DataError naming file, bytes and tensor of the
+  // first damage.
   void verify(int share = 0, int shares = 1) const;
   // Reads every byte like verify(), and returns all damage instead of throwing.
   std::vector<std::string> damage() const;

@@ -8,8 +8,9 @@
 //
 // A piece is a part of a tensor in one file: the elements "first" to "first" + "count" of a box of the tensor, in
 // row-major order. A piece whose box is not the whole tensor has "box_offset" and "box_shape". The header and the
-// pieces of a file fill it without gap or overlap, so every byte has a hash. The pieces of a tensor fill the tensor
-// without gap or overlap. The functions only convert text to values and back. Thread rule: no shared state.
+// pieces of a file fill the file without gap or overlap, so every byte has a hash. The pieces of a tensor fill the
+// tensor without gap or overlap. The functions only convert and check values; they do not read or write files. Thread
+// rule: the functions have no shared state.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ namespace reigen::checkpoint {
 struct StoredPiece {
   Part part = {};          // the box, "first" and "count"
   std::size_t file = 0;    // index in Manifest::files
-  std::uint64_t at = 0;    // first byte in the file
+  std::uint64_t at = 0;    // position of the first byte in the file
   std::uint64_t hash = 0;  // XXH64 of the piece's bytes
 };
 
@@ -45,29 +46,29 @@ struct StoredFile {
   std::uint64_t header_hash = 0;
 };
 
-// The tensors of one group: "model", "optimizer".
+// The tensors of one group, such as "model" or "optimizer".
 using Group = std::vector<StoredTensor>;
 
 struct Manifest {
   std::int64_t step = 0;      // number of steps done
   std::int64_t epoch = 0;     // epoch of the next sample
-  std::int64_t position = 0;  // samples of that epoch that all ranks together have used
+  std::int64_t position = 0;  // samples of this epoch that all ranks together have used
   std::int64_t global_batch = 0;
   std::int64_t seed = 0;
-  std::int64_t world_size = 1;                                  // number of ranks of the run that wrote it
+  std::int64_t world_size = 1;                                  // number of ranks of the run that wrote the checkpoint
   std::int64_t optimizer_steps = 0;                             // how often the optimizer's step() was called
   std::vector<std::pair<std::string, std::int64_t>> mesh = {};  // axes and sizes, outer to inner; may be empty
   std::map<std::string, std::string> options = {};              // the run's options, as text
   // The fields from here on are set by save().
-  std::string version = {};  // version of the program that wrote it
+  std::string version = {};  // version of the program that wrote the checkpoint
   std::vector<StoredFile> files = {};
   std::map<std::string, Group> groups = {};
 
   std::uint64_t bytes() const;                                                    // size of all files
-  const StoredTensor* find(std::string_view group, std::string_view name) const;  // null: not there
+  const StoredTensor* find(std::string_view group, std::string_view name) const;  // null if there is none
 };
 
-// Every manifest has exactly one text: to_text(from_text(text)) == text, so that no byte of it can change unnoticed.
+// Every manifest has exactly one text: to_text(from_text(text)) == text. So no byte of the text can change unnoticed.
 std::string to_text(const Manifest& manifest);
 
 // `where` is the file's path, for messages. Throws DataError naming the fault: damage, numbers out of range, pieces

@@ -1,5 +1,5 @@
-// Parts of named tensors in memory, which a rank gives to a checkpoint or reads from one.
-// Thread rule: values, freely copied between threads; the memory of `bytes` belongs to the caller.
+// Parts of named tensors in memory. A rank writes such parts to a checkpoint, or reads them from one. Thread rule:
+// these types are values; every thread may have its own copy. The memory of `bytes` belongs to the caller.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ using layout::Part;
 using layout::Shape;
 using layout::whole;
 
-// A part of a named tensor, to be written. `bytes` is not owned; it holds part.count elements, little-endian.
+// A part of a named tensor, to be written. `bytes` refers to part.count elements, little-endian.
 struct Piece {
   std::string name;
   format::TensorType type = format::TensorType::kF32;
@@ -30,10 +30,11 @@ struct NotFinite {
   bool has_nan = false;
   bool has_infinity = false;
 };
-// Whether the piece's elements contain NaNs or infinities. The function reads the bytes once; integers have neither.
+// Whether the piece's elements contain NaNs or infinities. The function reads the bytes once. For integers both members
+// are false.
 NotFinite not_finite_in(const Piece& piece);
 
-// A part of a named tensor, to be read. `bytes` is not owned; it gets part.count elements, little-endian.
+// A part of a named tensor, to be read. part.count elements are written to `bytes`, little-endian.
 struct Target {
   std::string name;
   format::TensorType type = format::TensorType::kF32;

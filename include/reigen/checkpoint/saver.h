@@ -12,7 +12,7 @@
 // memory as the contents that this rank gives; the memory is kept for the next save. The first save also waits until
 // the kernel has provided this memory, unless prepare() was called before. While the Saver lives, no other job can
 // write to the directory. The writing threads of the ranks communicate in a group of their own, which is split off
-// `world`. So their calls may run at the same time as the training's calls.
+// `world`. So the calls of these threads may run at the same time as the training's calls.
 // Thread rule: only one thread of each rank calls the functions.
 #pragma once
 
@@ -33,8 +33,9 @@ struct SaverOptions {
 
 class Saver {
  public:
-  // Collective. Throws IoError on every rank: with exit code 73 when another job writes to the directory, with 77 or 74
-  // when the directory cannot be written (77: no permission).
+  // Collective. Throws IoError on every rank: with exit code 73 when another job writes to the directory, with 77 when
+  // the permission to write to the directory is missing, and with 74 when writing to it is impossible for another
+  // reason.
   Saver(std::filesystem::path directory, Communicator world, const SaverOptions& options = {});
   // Waits for the save that is in flight. Logs an error that no call has thrown yet.
   ~Saver();
@@ -42,9 +43,9 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   // Makes the writing thread allocate the memory for a copy of contents of this size, so that the first save need not
-  // wait for it. Saves nothing. Returns at once unless the writing thread is busy. The next save waits until the
-  // allocation is done; if it failed, the next save tries again. Does nothing if the Saver is not asynchronous. Not
-  // collective.
+  // wait for the allocation. Saves nothing. Returns at once unless the writing thread is busy. The next save waits
+  // until the allocation is done; if the allocation failed, the next save tries again. Does nothing if the Saver is not
+  // asynchronous. Not collective.
   void prepare(const Contents& contents);
 
   // Collective, as checkpoint::save(). First waits for the previous save; if that save failed, throws its error and

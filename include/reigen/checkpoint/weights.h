@@ -1,4 +1,4 @@
-// Reads named whole tensors from any source: files that other programs saved, and this library's own checkpoints.
+// Reads whole tensors by their names. The source is a file that another program saved, or a checkpoint of this library.
 //
 //   const Weights weights("pytorch_model.bin");
 //   for (const TensorInfo& tensor : weights.tensors()) { ... weights.read(tensor.name, bytes); }
@@ -6,12 +6,12 @@
 // The source may be:
 // - a safetensors file;
 // - a file of Python's torch.save, of C++'s torch::save or of TorchScript (.pt, .pth, .bin; no code in it is run);
-// - a folder of Hugging Face, with model.safetensors or pytorch_model.bin, or with parts of them and an index
+// - a folder of a Hugging Face model, with model.safetensors or pytorch_model.bin, or with parts of them and an index
 //   (model.safetensors.index.json or pytorch_model.bin.index.json);
 // - a checkpoint of this library, of which one group of tensors is read ("model", "optimizer");
 // - the folder of a run, whose newest whole checkpoint is read.
 // The content of a file decides its kind, not its name. This class only reads, and does not need LibTorch. Thread rule:
-// one thread at a time.
+// one thread at a time uses a Weights.
 #pragma once
 
 #include <filesystem>
@@ -52,36 +52,36 @@ struct Selection {
 
 class Weights {
  public:
-  // `group` is the group of tensors to read if the source is a checkpoint. Every byte of a checkpoint is first read and
-  // compared with its hash. Throws IoError, with exit code 66 for a path that does not exist and for a folder without
-  // weights. Throws DataError naming the damage, or naming the kind of a file that holds no weights.
+  // `group` is the group of tensors to read if the source is a checkpoint. The constructor first reads every byte of a
+  // checkpoint and compares the hashes. Throws IoError, with exit code 66 for a path that does not exist and for a
+  // folder without weights. Throws DataError naming the damage, or naming the kind of a file that holds no weights.
   explicit Weights(const std::filesystem::path& path, const std::string& group = "model");
-  // The averaged weights that a run has saved next to its weights (optim/ema.h). Tensors that are not averaged, such as
-  // buffers, are those of the model. Throws DataError when the checkpoint has no averages.
+  // The averaged weights that a run has saved next to its weights (optim/ema.h). For tensors that are not averaged,
+  // such as buffers, the values are those of the model. Throws DataError when the checkpoint has no averages.
   static Weights averages_of(const std::filesystem::path& path);
 
   const std::string& kind() const { return kind_; }  // "a PyTorch file"
   const std::filesystem::path& path() const { return path_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }    // sorted by name
-  const TensorInfo* find(std::string_view name) const;                   // null: not there, or unreadable
+  const TensorInfo* find(std::string_view name) const;                   // null if no readable tensor has this name
   const std::vector<Unread>& unreadable() const { return unreadable_; }  // tensors that cannot be read, sorted by name
   const std::vector<Unread>& objects() const { return objects_; }  // other objects, which are not read, sorted by name
 
   // Removes everything that the selection leaves out.
   void select(const Selection& selection);
-  std::vector<std::string> unmatched(const Selection& selection) const;  // prefixes that begin no name
+  std::vector<std::string> unmatched(const Selection& selection) const;  // prefixes with which no name begins
   // Throws DataError naming the tensors that cannot be read, if there are any.
   void require_readable() const;
   // What the numbers in the model's inputs and targets mean, as the run saved it. The keys are "meaning.classes" and
   // others (docs/files.md).
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // into = the tensor's elements in row-major order, little-endian. Throws DataError when there is no tensor of that
-  // name, or when the file is damaged.
+  // Fills `into` with the tensor's elements in row-major order, little-endian. Throws DataError when there is no tensor
+  // of that name, or when the file is damaged.
   void read(const std::string& name, std::span<std::byte> into) const;
 
-  // Reads every byte, and compares the checksums that PyTorch files contain. Safetensors files have no checksums; their
-  // structure is checked. Throws DataError naming the damage. Memory: the largest tensor.
+  // Reads every byte, and compares the checksums that PyTorch files contain. Safetensors files have no checksums, so
+  // only their structure is checked. Throws DataError naming the damage. Needs memory for the largest tensor.
   void verify() const;
 
  private:
@@ -107,11 +107,11 @@ class Weights {
   std::vector<std::function<void()>> verifiers_;  // one for each file that has checksums
 };
 
-// The checkpoint that `path` stands for: the checkpoint itself, or the newest whole one in a directory of checkpoints
-// or of a run. Logs a warning for each damaged checkpoint that it passes over. Throws IoError with exit code 66 when
-// there is no checkpoint, and DataError when none is whole.
+// The checkpoint that `path` names: the checkpoint itself, or the newest whole one in a directory of checkpoints or of
+// a run. Logs a warning for each damaged checkpoint that it passes over. Throws IoError with exit code 66 when there is
+// no checkpoint, and DataError when no checkpoint is whole.
 Checkpoint find_checkpoint(const std::filesystem::path& path);
 bool is_checkpoint(const std::filesystem::path& path);
-bool is_model_folder(const std::filesystem::path& path);  // a folder of Hugging Face
+bool is_model_folder(const std::filesystem::path& path);  // a folder of a Hugging Face model
 
 }  // namespace reigen::checkpoint

@@ -6,8 +6,8 @@
 //   std::string same = reigen::broadcast_bytes(text.str(), 0, world);
 //
 // All functions are blocking. Each function makes two collectives; the first sends 8 bytes per rank. The functions
-// throw the errors of Communicator's operations, which contain `tag`.
-// Thread rule: the caller orders these functions with the other operations of the group (communicator.h).
+// throw the errors of Communicator's operations; the text of each error contains `tag`.
+// Thread rule: the caller must order these calls and the other operations of the group (communicator.h).
 #pragma once
 
 #include <string>

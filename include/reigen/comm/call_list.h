@@ -1,4 +1,4 @@
-// Lists of calls that are made together.
+// Lists of calls that a rank makes together.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@ namespace reigen::comm {
 
 struct Call;
 
-// A list of calls of one group. The ranks wait for each other once for the whole list, and no call waits until another
-// call of the list is complete. Use a list for an exchange by sends and recvs, or to sum many small tensors.
+// A list of calls of one group. The ranks wait for each other once for the whole list. No call of the list waits until
+// another call of the list is complete. Use a list to exchange data by sends and recvs, or to sum many small tensors.
 //
 //   comm::CallList calls;
 //   calls.send(a, n, type, next);
 //   calls.recv(b, n, type, previous);
 //   world.run(calls);
 //
-// The buffers of the calls must stay valid until run() returns or the Work of start() is complete. Only blocks of
-// Communicator::allocate() may be dropped earlier: at any time after start().
+// The buffers of the calls must stay valid until run() returns or the Work of start() is complete. Blocks of
+// Communicator::allocate() are an exception: the caller may drop them at any time after start().
 //
 // A list is a value. It may be run again, by any group that has the ranks that the list names. Each function below adds
 // a call of the Communicator function with the same name. If a call is invalid, run() and start() throw before any call
-// of the list has begun. Collectives run in the order of the list; sends and recvs run at the same time as the
+// of the list has begun. Collectives run in the order of the list. Sends and recvs run at the same time as the
 // collectives.
 // Thread rule: one thread at a time may use a list.
 class CallList {

@@ -1,31 +1,32 @@
-// A group of P ranks that communicate. This rank has the number r in it.
+// A group of P ranks that communicate. This rank has the number r in the group.
 //
 // Every rank calls the same operations in the same order with the same count, type, reduction and root. The ranks
 // compare their calls. If the calls differ, all ranks throw CollectiveMismatch, whose text names two different calls.
 // Each of Reigen's algorithms adds in a fixed order, by default in rank order (docs/algorithms.md), so every rank and
 // every run gets the same bits. Over mpi and nccl the MPI library or NCCL chooses the order.
 //
-// NAME() runs on the caller's thread and returns when the operation is done. start_NAME() returns at once: the
-// operation then runs on the rank's progress thread, on a thread that waits for its Work, or inside poll(). Operations
-// of one group begin and complete in the order of the calls. run() and start() take a list of calls; the ranks wait for
-// each other once for the whole list (call_list.h). No call waits for ever (GroupOptions has the limits). A call throws
-// PeerLost within a second after a peer died, and within 10 s after a peer was stopped. If a peer lives but does not
-// make the call, a warning names it after 30 s, and the call throws Timeout after 10 minutes.
+// Each operation has two forms. NAME() runs on the caller's thread and returns when the operation is done. start_NAME()
+// returns at once: the operation then runs on the rank's progress thread, on a thread that waits for its Work, or
+// inside poll(). Operations of one group begin and complete in the order of the calls. run() and start() take a list of
+// calls; the ranks wait for each other once for the whole list (call_list.h). No call waits for ever (GroupOptions has
+// the time limits). A call throws PeerLost within a second after another rank died, and within 10 s after another rank
+// was stopped. If another rank lives but does not make the call, a warning names this rank after 30 s, and the call
+// throws Timeout after 10 minutes.
 //
 // The calls of a group work on the host's memory, and also on the memory of one GPU if GroupOptions::device names one.
 // Each kind of memory has its own backend and its own order of calls. The memory in which a call's buffers lie decides
 // which backend runs the call; a call with buffers in both kinds of memory throws InvalidArgument. A call on a GPU's
 // memory begins after the work that is on the stream CallOptions::after when the call is made.
 //
-// A group, the groups that are split off it, and all groups that are split off those form a family. A rank has one
-// progress thread for each family. An error in one group ends all groups of the family on every rank, within a second,
-// whichever group a rank waits in. In each group, the first call that fails throws the original error. If this error is
-// a PeerLost, its rank is the lost rank's number in the group of that call, or -1 if the lost rank is not in this
-// group. Every further call throws Aborted with the first cause. Leaving a group does not end any other group.
+// A group and all groups that are split off it, directly or through other groups, form a family. A rank has one
+// progress thread for each family. An error in one group ends all groups of the family on every rank within a second,
+// also when a rank waits in another group of the family. In each group, the first call that fails throws the original
+// error. If this error is a PeerLost, its rank is the lost rank's number in the group of that call, or -1 if the lost
+// rank is not in this group. Every further call throws Aborted with the first cause. Leaving a group does not end any
+// other group.
 //
 // Thread rule: the caller must order the calls of a rank in each group; calls of two groups may run at the same time. A
-// Communicator is a handle: copies refer to the same group, and the rank leaves the group when the last copy is
-// destroyed.
+// Communicator is a handle: copies refer to the same group. A rank leaves the group when its last copy is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -62,16 +63,18 @@ class Communicator {
   // has no device.
   const std::string& backend() const;
   const std::string& device_backend() const;
-  // The device on whose memory the group's calls work in addition to the host's memory; the cpu if there is none.
+  // The device on whose memory the group's calls work in addition to the host's memory, or the cpu if there is no such
+  // device.
   Device device() const;
-  // The algorithm of this rank's last completed collective on this kind of memory (docs/algorithms.md). For tools and
-  // tests.
+  // The algorithm of this rank's last completed collective on this kind of memory (docs/algorithms.md). Tools and tests
+  // use it.
   std::string last_algorithm(DeviceKind memory = DeviceKind::kCpu) const;
 
   // output[i] = op over the input[i] of all ranks, for i < count. The call is in place when output == input; otherwise
-  // the two must not overlap. N is the number of bytes of `count` elements, here and below. On memory from allocate()
-  // the operation is one pass with 2·N bytes of traffic per rank; other memory is copied through a staging buffer, in
-  // chunks. start_all_reduce() makes the same call and returns its Work at once, as every start_NAME() below does.
+  // the two buffers must not overlap. N is the number of bytes of `count` elements, here and below. On memory from
+  // allocate() the operation is one pass with 2·N bytes of traffic per rank; other memory is copied through a staging
+  // buffer, in chunks. start_all_reduce() makes the same call and returns its Work at once, as does every start_NAME()
+  // below.
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
@@ -89,7 +92,7 @@ class Communicator {
                                       const StartOptions& options = {}) const;
 
   // output[i] = op over the input[r·count + i] of all ranks, for i < count: rank r gets the r-th of P blocks. In place
-  // when output == input + r·count; otherwise the two must not overlap. A rank reads P·N bytes and writes N bytes.
+  // when output == input + r·count; otherwise the buffers must not overlap. A rank reads P·N bytes and writes N bytes.
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                       const CallOptions& options = {}) const;
   [[nodiscard]] Work start_reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
@@ -124,8 +127,8 @@ class Communicator {
                                       const StartOptions& options = {}) const;
 
   // NAME_v() is NAME() with blocks of different sizes: counts[q] elements for rank q, one block after the other without
-  // gaps. Every rank passes the same counts. The call may be in place where NAME() may be: the smaller buffer then
-  // begins where block r of the larger buffer begins.
+  // gaps. Every rank passes the same counts. The call may be in place if NAME() may be in place: the smaller buffer
+  // then begins where block r of the larger buffer begins.
   using Counts = std::span<const std::size_t>;
   void all_gather_v(const void* input, void* output, Counts counts, DataType type,
                     const CallOptions& options = {}) const;
@@ -151,10 +154,11 @@ class Communicator {
   [[nodiscard]] Work start_all_to_all_v(const void* input, Counts leaves, void* output, Counts arrives, DataType type,
                                         const StartOptions& options = {}) const;
 
-  // The data that recv() writes on rank `to` = the data that send() read on rank `from`. The n-th send from one rank to
-  // another matches the n-th recv of that pair; count, type and tag are compared. Sends and recvs run at the same time
-  // as other calls, in any order: wait for them before another call uses their data. A send of up to 1 KiB does not
-  // wait for its recv. A longer send may wait, so an exchange needs start_send() or a CallList.
+  // The data that recv() writes on rank `to` are the data that send() read on rank `from`. The n-th send from rank A to
+  // rank B matches the n-th recv on rank B from rank A; the ranks compare count, type and tag. Sends and recvs run at
+  // the same time as other calls, in any order: wait for them before another call uses their data. A send of up to 1
+  // KiB does not wait for its recv. A longer send may wait, so an exchange of longer data needs start_send() or a
+  // CallList.
   void send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options = {}) const;
   [[nodiscard]] Work start_send(const void* data, std::size_t count, DataType type, int to,
                                 const StartOptions& options = {}) const;
@@ -162,8 +166,8 @@ class Communicator {
   [[nodiscard]] Work start_recv(void* data, std::size_t count, DataType type, int from,
                                 const StartOptions& options = {}) const;
 
-  // Returns when every rank has called it. A collective on the same kind of memory that this rank started before the
-  // barrier is then complete on this rank, but perhaps not on another rank.
+  // Returns when every rank has called barrier(). A collective on the same kind of memory that this rank started before
+  // the barrier is then complete on this rank, but perhaps not on other ranks.
   void barrier(const CallOptions& options = {}) const;
   [[nodiscard]] Work start_barrier(const StartOptions& options = {}) const;
 
@@ -179,31 +183,33 @@ class Communicator {
   // group exchange small messages. The number of rounds does not grow with the number of ranks.
   std::optional<Communicator> split(int color, int key = 0) const;
 
-  // Allocates memory that every rank of this machine can access, aligned to 64 bytes and zeroed. Operations on it
-  // make no extra copies. A local call. The memory is freed when its last owner has dropped it and no operation uses
-  // it; it may outlive the communicator. Throws IoError (exit code 71) when there is no memory left.
+  // Allocates memory that every rank on this machine can access, aligned to 64 bytes and zeroed. Operations on this
+  // memory make no extra copies. The function does not communicate. The memory is freed when its last shared_ptr is
+  // gone and no operation uses it; it may outlive the communicator. Throws IoError (exit code 71) when no memory is
+  // left.
   std::shared_ptr<void> allocate(std::size_t bytes) const;
-  // Allocates memory on the device `on`, which must be device() or the cpu; for the cpu this is the function above.
-  // Over cuda_ipc every rank of the group can access the memory. allocate() may return the same memory again as soon as
-  // its last owner has dropped it. So, as before cudaFree(), all streams must have finished their work on it before it
-  // is dropped. Throws InvalidArgument for a device that is not the group's.
+  // Allocates memory on the device `on`, which must be device() or the cpu. For the cpu this function is the same as
+  // the one above. Over cuda_ipc every rank of the group can access the memory. When the last shared_ptr of the memory
+  // is gone, allocate() may return the memory again. So all streams must have finished their work on the memory before
+  // that, as before cudaFree(). Throws InvalidArgument for a device that is not the group's.
   std::shared_ptr<void> allocate(std::size_t bytes, const Device& on) const;
 
-  // Whether all ranks of the group can access each other's host memory. If so, allocate_shared() works, and a call
-  // keeps a processor busy instead of waiting for a network. False with the backend "self".
+  // Whether all ranks of the group can access each other's host memory. If so, allocate_shared() works, and a running
+  // call keeps a processor busy instead of waiting for a network. False with the backend "self".
   bool shares_memory() const;
   // Allocates one block of memory that all ranks of the group map. After two ranks have taken part in an operation,
-  // each sees the data that the other wrote to the block before the operation. Collective and blocking. The block is
-  // zeroed and aligned to a page. Every rank must keep the returned pointer until the last call that uses the block is
-  // complete. An in-place all_gather in this memory moves no data and costs as much as a barrier. Throws BackendError
-  // if the ranks cannot share memory.
+  // each of the two sees the data that the other wrote to the block before the operation. Collective and blocking. The
+  // block is zeroed and aligned to a page. Every rank must keep the returned pointer until the last call that uses the
+  // block is complete. An in-place all_gather in this memory moves no data and costs as much as a barrier. Throws
+  // BackendError if the ranks cannot share memory.
   std::shared_ptr<void> allocate_shared(std::size_t bytes) const;
 
-  // Advances the started operations as far as possible without waiting. For threads that compute and must not block.
+  // Advances the started operations as far as possible without waiting. Use it on threads that compute and must not
+  // block.
   void poll() const;
 
-  // The last 1,024 calls of this rank in all groups that share this group's flight record, in the order of the calls.
-  // A local call, which reads about 100 KB.
+  // The last 1,024 calls of this rank, in the order of the calls. They come from the flight record
+  // (docs/flight_recorder.md), which all groups of the family share. Reads about 100 KB, and does not communicate.
   std::vector<PastCall> history() const;
 
   // Ends all groups of the family on every rank: pending and later calls throw Aborted with this cause.

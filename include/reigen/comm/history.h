@@ -1,12 +1,12 @@
-// The last calls of this rank, read from the flight record, which every rank always keeps (docs/flight_recorder.md).
-// Use them for timelines, and in programs that examine their own communication.
+// The last calls of this rank. They are read from the flight record, which every rank always keeps
+// (docs/flight_recorder.md). Programs can draw timelines from these calls, and examine their own communication.
 //
 //   for (const auto& call : world.history()) {
 //     fmt::print("{} {} {} ns\n", call.kind, call.tag, call.ended - call.started);
 //   }
 //
 // Times are nanoseconds since 1970 by this machine's clock. A time of 0 means that the event has not happened yet.
-// Thread rule: values, freely copied between threads.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace reigen::comm {
 
 struct PastCall {
-  std::uint64_t number = 0;  // the call's number; this rank's calls in all of its groups are counted together
+  std::uint64_t number = 0;  // the call's number; one count runs over this rank's calls in all groups of the record
   std::string group = {};    // the group's name
   std::string kind = {};     // "all_reduce"
   std::string tag = {};      // CallOptions::tag

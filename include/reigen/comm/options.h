@@ -20,7 +20,7 @@ struct BackendEntry;
 
 // Which threads advance a started operation.
 enum class Progress {
-  kThread,  // also the rank's progress thread: the operation overlaps with the caller's work and costs a wake-up
+  kThread,  // the rank's progress thread too: the operation overlaps with the caller's work, but a thread must wake up
   kCaller,  // only threads inside start_NAME(), poll() and wait(); only wait() blocks. For programs that keep
             // all cores busy and call poll() often
 };
@@ -28,19 +28,22 @@ enum class Progress {
 inline constexpr std::size_t kLongestTag = 47;  // characters
 
 struct CallOptions {
-  // Shown in every error and compared between ranks, e.g. "step 12 bucket 3"; at most kLongestTag characters.
+  // A text that every error of the call shows and that the ranks compare, e.g. "step 12 bucket 3"; at most kLongestTag
+  // characters.
   std::string tag = {};
-  double factor = 1;  // sums of floats: multiplies this rank's input (16-bit types: in fp32); may differ between ranks
-  // For GPU memory: the call begins after the work that is on this stream when the call is made. Default: the device's
-  // default stream. For a call without buffers (a barrier, a rank without a block), the device of `after` also decides
-  // whether the call counts as one on the host's memory or on the device's; otherwise the buffers decide.
+  // In sums of floats, this rank's input is multiplied by the factor (16-bit types in fp32). May differ between ranks.
+  double factor = 1;
+  // A call on GPU memory begins after the work that is on this stream when the call is made. Without a stream, it
+  // begins after the work on the device's default stream. The buffers of a call decide whether the call is on the
+  // host's memory or on the device's. For a call without buffers (a barrier, or a rank whose block is empty), the
+  // device of `after` decides.
   Stream after = {};
 };
 
 // Options of start_NAME().
 struct StartOptions {
   Progress progress = Progress::kThread;
-  std::string tag = {};  // this and the next two: as in CallOptions
+  std::string tag = {};  // `tag`, `factor` and `after` are as in CallOptions
   double factor = 1;
   Stream after = {};
 };
@@ -48,16 +51,16 @@ struct StartOptions {
 struct GroupOptions {
   int rank = 0;
   int size = 1;
-  std::shared_ptr<store::Store> store = nullptr;  // null: only for a group of one rank, backend "auto" or "self"
-  std::string name = "world";                     // appears in messages; begins its store keys, so names must differ
+  std::shared_ptr<store::Store> store = nullptr;  // may be null only for one rank with backend "auto" or "self"
+  std::string name = "world";                     // appears in messages and store keys, so names must differ
   // The backend for the host's memory: auto, self, shared_memory, tcp, mpi or hierarchical. "auto" chooses
   // shared_memory if all ranks are on one machine, `network` if no two ranks are on the same machine, and hierarchical
-  // otherwise. The name of a backend for a device's memory ("nccl") counts as `device_backend`, and the host's backend
-  // is then "auto".
+  // otherwise. If the name is that of a backend for a device's memory ("nccl"), it counts as `device_backend`, and the
+  // host's backend is "auto".
   std::string backend = "auto";
-  // The GPU on whose memory the group's calls work in addition to the host's memory; the cpu: no GPU. The index is
-  // taken modulo the number of GPUs that the rank sees, because a scheduler may show each rank only one GPU. Without an
-  // index, the rank's number is the index.
+  // The GPU on whose memory the group's calls work in addition to the host's memory. The cpu means that the group has
+  // no GPU. The index is taken modulo the number of GPUs that the rank sees, because a scheduler may show each rank
+  // only one GPU. Without an index, the rank's number is the index.
   Device device = {};
   // The backend for the device's memory: cuda_ipc (ranks of one machine, which may share a GPU) or nccl. "auto" chooses
   // cuda_ipc if the ranks also share the host's memory, otherwise nccl.
@@ -68,21 +71,21 @@ struct GroupOptions {
   // decides.
   std::string machine_id = {};
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);       // longest wait for all ranks to join
-  std::chrono::milliseconds report_after = std::chrono::seconds(30);       // a longer wait for a live rank is logged
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);            // a longer wait for a live rank is a Timeout
-  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // a rank is lost after longer silence
+  std::chrono::milliseconds report_after = std::chrono::seconds(30);       // longer waits for a live rank are logged
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);            // longer waits for a live rank throw Timeout
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // after a longer silence a rank is lost
   // Rules that choose the algorithm of an operation, e.g. "all_reduce:ring,broadcast:two_shot@>1M"
-  // (docs/algorithms.md); "tuned": the rules that `reigen tune` found. They apply to the backends tcp and
-  // shared_memory, and to auto and hierarchical, which use these two; each of the two takes the rules that name one of
-  // its own algorithms. Must be the same on every rank.
+  // (docs/algorithms.md). "tuned" stands for the rules that `reigen tune` found. The rules apply to the backends tcp
+  // and shared_memory, and to auto and hierarchical, which use these two. Each of the two backends takes the rules that
+  // name one of its own algorithms. The rules must be the same on every rank.
   std::string algorithms = {};
-  int segments = 0;     // over tcp: pieces into which algorithms cut data, if they can; 0: by size. Same on every rank
+  int segments = 0;     // over tcp: pieces into which algorithms cut data; the same on every rank; 0: chosen by size
   int connections = 1;  // over tcp: sockets that share a large message between two ranks
-  std::shared_ptr<store::Store> meeting = nullptr;  // for Reigen's own use: the store for joining; null: `store`
-  // Called about once a second while the group waits for ranks to join. An error that it throws ends the forming of
-  // the group.
+  std::shared_ptr<store::Store> meeting = nullptr;  // for Reigen's own use: the store for joining; if null, `store`
+  // Called about once a second while the group waits for ranks to join. If this function throws an error, the group is
+  // not formed.
   std::function<void()> while_forming = {};
-  std::shared_ptr<flight::Recorder> recorder = nullptr;  // this rank's flight record; null: the group has its own
+  std::shared_ptr<flight::Recorder> recorder = nullptr;  // this rank's flight record; null: the group makes one
   const BackendEntry* engine = nullptr;  // for Reigen's own tests: used in place of the backend that `backend` names
 };
 

@@ -24,24 +24,24 @@ class Work {
   // if it can, so that no other thread has to wake up. Throws the error of the operation: Timeout, PeerLost,
   // CollectiveMismatch or Aborted.
   void wait() const;
-  // As above, but throws Timeout when `deadline` passes first. The operation then continues, and wait() may be called
-  // again.
+  // As wait() above, but throws Timeout when `deadline` passes first. The operation then continues, and wait() may be
+  // called again.
   void wait(const Deadline& deadline) const;
 
-  // Makes `stream` wait for the operation: work that is put on the stream from now on runs after the result is there,
-  // so the host need not wait. Over cuda_ipc the function returns at once. Over nccl it returns when the operation has
-  // been launched on its device; for a send or recv it returns when the operation is complete. It blocks as wait() does
-  // for a stream of the cpu, for an operation on the host's memory, and for a default stream that several ranks of one
-  // process share.
-  // Use a stream of the rank's own that does not wait for the default stream (cudaStreamNonBlocking). Otherwise the
-  // beginning of another call may have to wait for a stream that itself waits for a call, and then all ranks are
-  // blocked. Until the stream has run the wait, the buffers must remain valid, and the program must not call functions
-  // that wait for the device (cudaFree, cudaDeviceSynchronize). Throws as wait() does, and InvalidArgument for a stream
-  // of another device. If an error occurs later, the group's next call throws it, and the stream continues with an
-  // invalid result.
+  // Makes `stream` wait for the operation: work that is put on the stream from now on runs after the result is there.
+  // So the host need not wait. Over cuda_ipc the function returns at once. Over nccl it returns when the operation has
+  // been launched on its device; for a send or recv it returns when the operation is complete. The function blocks as
+  // wait() does for a stream of the cpu, for an operation on the host's memory, and for a default stream that several
+  // ranks of one process share.
+  // Use a stream of the rank's own that does not wait for the default stream (cudaStreamNonBlocking). Otherwise all
+  // ranks may block: the beginning of another call may have to wait for a stream that itself waits for a call. Until
+  // the stream has run the wait, the buffers must remain valid, and the program must not call functions that wait for
+  // the device (cudaFree, cudaDeviceSynchronize). Throws as wait() does, and throws InvalidArgument for a stream of
+  // another device. If an error occurs later, the group's next call throws it, and the stream continues with an invalid
+  // result.
   void wait_on(const Stream& stream) const;
 
-  // True once the operation has completed or failed. Never blocks, never throws.
+  // True if the operation has completed or failed. Never blocks, never throws.
   bool is_completed() const;
 
  private:

@@ -41,18 +41,18 @@ class Dataset {
   virtual const std::string& name() const = 0;  // for messages: "mnist train", "digits test"
 
   // Returns the samples with these indices: row i of the result is sample indices[i]. B = indices.size() >= 1, and
-  // every index is in 0..size()-1. Returns new tensors each time. It runs at the same time as training, so it must
-  // not use parallel ATen operations.
+  // every index is in 0..size()-1. Returns new tensors each time. gather() runs at the same time as training, so it
+  // must not use parallel ATen operations.
   virtual Samples gather(std::span<const std::int64_t> indices) const = 0;
 
-  // The function that a loader calls. A dataset that augments its samples overrides it. Its random numbers must depend
-  // only on (seed, epoch, index of the sample), so that a sample is the same for every rank, thread and batch. gather()
-  // returns the samples without augmentation.
+  // A loader calls this function instead of gather(). A dataset that augments its samples overrides it. The random
+  // numbers of an augmentation must depend only on (seed, epoch, index of the sample), so that a sample is the same for
+  // every rank, thread and batch. gather() returns the samples without augmentation.
   virtual Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const;
 
   // What the numbers in the samples mean (meaning.h). When a run is resumed, Trainer compares the result with the
-  // meaning in the checkpoint. The function may read all files; it is called once, before the first sample. An empty
-  // result means that nothing is known.
+  // meaning in the checkpoint. The function may read all files of the dataset; it is called once, before the first
+  // sample. An empty result says that the meaning is not known.
   virtual Meaning meaning() const;
 
   // How many terms the sample with this index adds to a loss that is a mean over terms, at least 1. For a text: the

@@ -22,13 +22,13 @@ int draw_digit(std::uint64_t seed, Split split, std::int64_t index, std::span<st
 
 struct DigitsOptions {
   Split split = Split::kTrain;
-  std::int64_t size = 0;  // number of images; 0: 20,000 for training, 4,000 for test
+  std::int64_t size = 0;  // number of images; 0 means 20,000 for training and 4,000 for test
   std::uint64_t seed = 0;
   c10::ScalarType type = c10::kFloat;  // type of the input: kFloat or kDouble
 };
 
-// A dataset with the same tensors as mnist(). An image is drawn when it is first read, and kept. Throws InvalidArgument
-// for a negative size and for another type.
+// A dataset whose tensors have the shapes and types of those of mnist(). An image is drawn when it is first read, and
+// is then kept in memory. Throws InvalidArgument for a negative size and for another type.
 DatasetPtr digits(const DigitsOptions& options = {});
 
 }  // namespace reigen::data

@@ -7,14 +7,14 @@
 // save batch.position and call epoch(e, position), with any P and any batch size. In the last batch the shares of the
 // ranks may be uneven, and samples may have different numbers of terms (the tokens of a text). Therefore each rank
 // multiplies its mean loss by batch.weight. Then the average over the ranks of weight · (mean loss over the rank's
-// terms) is the mean loss over the terms of the global batch, and the same is true of the gradients. A rank without a
-// sample in a batch gets one repeated sample with weight 0, so that all ranks run the same collectives. (Batch
-// statistics must not count this sample: nn::StandIn.)
+// terms) is the mean loss over the terms of the global batch, and the same is true of the gradients. If a rank has no
+// sample in a batch, it gets one repeated sample with weight 0, so that all ranks run the same collectives. Batch
+// statistics must not count this sample; nn::StandIn excludes it.
 //
-// Gradients can be added up over several backwards: .micro_batch divides every rank's share of a batch into parts. All
-// ranks have the same number of parts. Each part has its own weight. So gradients that are summed over a rank's parts
-// and averaged over the ranks are again the gradients of the global batch, even if the parts have different numbers of
-// terms.
+// Gradients can be added up over several backwards: LoaderOptions::micro_batch divides every rank's share of a batch
+// into parts. All ranks have the same number of parts. Each part has its own weight. So gradients that are summed over
+// a rank's parts and averaged over the ranks are again the gradients of the global batch, even if the parts have
+// different numbers of terms.
 //
 //   for (const auto& part : batch.parts) (mean_loss(part.input, part.target) * part.weight).backward();
 //
@@ -37,14 +37,14 @@ namespace reigen::data {
 
 struct LoaderOptions {
   std::optional<std::int64_t> batch_size = {};    // samples per rank and step; set either this ...
-  std::optional<std::int64_t> global_batch = {};  // ... or the samples of all ranks together; any number
+  std::optional<std::int64_t> global_batch = {};  // ... or the samples of all ranks, also if P does not divide them
   bool shuffle = false;
   std::uint64_t seed = 0;        // the same on every rank
   bool drop_last = false;        // leave out the last batch if it is not full
-  std::int64_t micro_batch = 0;  // most samples in a part; 0: one part
+  std::int64_t micro_batch = 0;  // most samples in a part; 0: the whole share is one part
   std::int64_t limit = 0;        // use only the first samples of the dataset; 0: all
   int workers = 1;               // threads that make batches; 0: next() makes them in the caller's thread
-  int prefetch = 2;              // most batches that are ready before their use; each takes memory
+  int prefetch = 2;              // most batches that are made in advance; each takes memory
   // Batches lie in pinned memory, which a GPU copies while the host goes on (tensor.to(gpu, /*non_blocking=*/true)).
   // Needs LibTorch's part for GPUs.
   bool pin_memory = false;
@@ -71,9 +71,10 @@ struct Batch {
   std::int64_t terms = 0;             // terms of this rank's samples in the loss: count, or the valid tokens of texts
   std::int64_t global_terms = 0;      // terms of all ranks' samples
   double weight = 1;                  // terms · P / global_terms: 1 if the shares are equal, 0 if there is no sample
-  std::vector<MicroBatch> parts;      // in order; the same number on every rank
+  std::vector<MicroBatch> parts;      // the micro-batches in order; the same number on every rank
   std::int64_t epoch = 0;
-  // The number of the step in the epoch: start_position / global batch, rounded down, + the steps made since then.
+  // The number of the step in the epoch: start_position / global batch, rounded down, plus the number of steps made
+  // after start_position.
   std::int64_t step = 0;
   std::int64_t position = 0;  // how many samples of the epoch all ranks have used, including this batch
 };
@@ -146,7 +147,7 @@ class Loader {
  public:
   // Throws InvalidArgument for sizes below 1, for both or neither of batch_size and global_batch, and for a rank
   // outside the group. Throws DataError if the dataset is empty or drop_last leaves no batch.
-  // There is only one constructor, so that a compiler's error about a wrong option shows the next line.
+  // There is only one constructor, so that a compiler's error about a wrong option shows the next line with its hint.
   Loader(DatasetPtr data, const LoaderOptions& options,  // which option is wrong? write LoaderOptions{...}: it is named
          const Member& member = {});
 

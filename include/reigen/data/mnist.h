@@ -17,10 +17,10 @@ namespace reigen::data {
 // the type of the input, kFloat or kDouble. Throws InvalidArgument for another type. Throws IoError with exit code 66
 // when the folder or a file is missing (the text names the expected and the present files), and with exit code 77 when
 // a file is not readable. Throws DataError for damaged files, images that are not 28x28, different numbers of images
-// and labels, a label above 9, and two folders that both hold such files.
+// and labels, a label above 9, and two equally near folders that both hold such files.
 DatasetPtr mnist(const std::filesystem::path& folder, Split split = Split::kTrain, c10::ScalarType type = c10::kFloat);
 
-// The paths of the files that mnist() would read. Throws as mnist() if a file is missing.
+// The paths of the files that mnist() would read. If a file is missing, throws the error of mnist().
 struct MnistFiles {
   std::filesystem::path images;
   std::filesystem::path labels;

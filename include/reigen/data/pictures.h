@@ -28,7 +28,7 @@ inline constexpr std::size_t kPictureBytes = 3 * kPictureSide * kPictureSide;
 
 struct ImageFolderOptions {
   Split split = Split::kTrain;
-  bool augment = false;                // change the samples at random, see above
+  bool augment = false;                // change the samples at random, as described above
   c10::ScalarType type = c10::kFloat;  // type of the input: kFloat or kDouble
 };
 
@@ -39,15 +39,16 @@ struct ImageFolder {
 };
 
 // Reads one folder for each class, in the order of the folders' names. A class has the files *.jpg, *.jpeg and *.png
-// (any case) in its folder and subfolders. Links are followed. docs/files.md says which names are passed over; `taken`
-// lists the files that were taken and those that were passed over. There are two forms:
+// (any case) in its folder and subfolders. Links are followed. docs/files.md says which names are passed over. `taken`
+// lists the files that were taken and those that were passed over. The folder has one of two forms:
 //   folder/train/<class>/...  and folder/test/<class>/...  (or val/ for test/); train/ defines the classes
 //   folder/<class>/...        every tenth picture, counted through all classes in order, is for testing
-// This function reads only the names. gather() decodes a picture to the values that Pillow gives (docs/files.md), and
+// image_folder() reads only the names. gather() decodes a picture to the values that Pillow gives (docs/files.md), and
 // scales its middle square to 32x32. Throws IoError with exit code 66 for a missing folder and for a link without a
 // target, and with exit code 77 for a folder that is not readable. Throws DataError for fewer than two classes, a class
 // without pictures, a class in test/ that is not in train/, no picture left for testing, and for a folder with both
-// train/ and training/. gather() throws IoError, and DataError naming a file that is damaged or is no such picture.
+// train/ and training/. gather() throws IoError, and DataError naming a file that is damaged or is not a JPEG or PNG
+// picture.
 ImageFolder image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options = {});
 
 // ---- drawn

@@ -4,8 +4,8 @@
 // An epoch is a permutation of the N samples; a position is an index in this permutation. Step b of an epoch that
 // begins (or is resumed) at position `start` takes the positions [start + b·G, min(start + (b+1)·G, N)), where G is the
 // global batch. Of these n positions, rank r of P takes [n·r/P, n·(r+1)/P), rounded down. The shares differ by at most
-// one, and no sample is repeated or left out. A share may be empty if n < P. Thread rule: values, freely copied between
-// threads; any thread may call const members.
+// one, and no sample is repeated or left out. A share may be empty if n < P. Thread rule: these types are values; every
+// thread may have its own copy. Any thread may call const members.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Range {
 // range.begin, with n = range.count().
 Range share_of(Range range, int rank, int world_size);
 
-// order[position] = index of the sample. Without shuffle the table is empty and the order is 0, 1, 2, ...
-// Fisher-Yates with Philox4x32-10 keyed by the seed. O(N) time, 8·N bytes.
+// order[position] = index of the sample. Without shuffle the order is 0, 1, 2, ..., and no table is stored. With
+// shuffle, the table is made by Fisher-Yates with Philox4x32-10 keyed by the seed. It takes O(N) time and 8·N bytes.
 class Order {
  public:
   Order(std::int64_t size, bool shuffle, std::uint64_t seed, std::int64_t epoch);

@@ -1,6 +1,6 @@
 // Lists the files that a reader of a folder took, and those that it passed over, so that nobody trains on less or more
 // data than intended.
-// Thread rule: values, freely copied between threads.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <cstdint>

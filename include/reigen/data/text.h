@@ -21,8 +21,8 @@ namespace reigen::data {
 
 inline constexpr std::int64_t kIgnoredToken = -100;  // PyTorch's cross entropy ignores a target with this value
 
-// The different bytes of a text, in ascending order: token i stands for byte vocabulary[i]. An ASCII character is one
-// token, other characters of UTF-8 are several.
+// A text as a sequence of tokens. vocabulary() has the different bytes of the text in ascending order: token i stands
+// for byte vocabulary[i]. An ASCII character is one token, other characters of UTF-8 are several tokens.
 class Corpus {
  public:
   // `name` is for messages. `testing` is the test part if the user has divided the text; if it is empty, the last tenth
@@ -42,7 +42,7 @@ class Corpus {
   // The files that read_corpus() took from a folder; no files if the text does not come from a folder.
   const Taken& taken() const { return taken_; }
 
-  // "alphabet": the byte of each token; "text": a hash of all bytes.
+  // The facts "alphabet" (the byte of each token) and "text" (a hash of all bytes).
   Meaning meaning() const;
 
  private:

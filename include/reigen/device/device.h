@@ -11,7 +11,7 @@ enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;
-  int index = 0;  // of a GPU: its index among the visible GPUs; -1: chosen by the rank's number on its machine
+  int index = 0;  // a GPU's index among the visible GPUs; -1: the rank's number on its machine decides
 
   static constexpr Device cpu() { return {}; }
   static constexpr Device cuda(int index = -1) { return {DeviceKind::kCuda, index}; }
@@ -19,15 +19,15 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-// "cpu", "cuda" (index -1), "cuda:1". Throws InvalidArgument for anything else.
+// Accepts "cpu", "cuda" (index -1) and "cuda:1". Throws InvalidArgument for any other text.
 Device parse_device(const std::string& text);
 std::string to_string(const Device& device);
 
-// A queue of work on a device, which runs the work in the order of the queue. It is the default stream, or a stream
-// that the program made (a cudaStream_t). A stream of the cpu stands for the work of the calling thread.
+// A queue of work on a device; the device runs the work in the order of the queue. The queue is the default stream, or
+// a stream that the program made (a cudaStream_t). A Stream of the cpu means the work of the calling thread.
 struct Stream {
   Device device = {};
-  void* handle = nullptr;  // null: the default stream
+  void* handle = nullptr;  // null means the default stream
 };
 
 }  // namespace reigen

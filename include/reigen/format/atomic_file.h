@@ -1,8 +1,8 @@
-// A file that is whole or absent. It is written as "<path>.tmp", fsynced and renamed to <path>; then the folder is
-// fsynced. A process that opens <path> sees the whole old content or the whole new content, even if the writer or the
-// machine dies in between. A "<path>.tmp" that a killed writer left is reused by the next writer. A lock refuses a
-// second writer of the same path; on a file system without locks, two writers may disturb each other. Thread rule: an
-// AtomicFile belongs to one thread.
+// A file that is either whole or absent. It is written as "<path>.tmp", fsynced and renamed to <path>; then the folder
+// is fsynced. A process that opens <path> sees the whole old content or the whole new content, even if the writer or
+// the machine dies during the write. If a writer was killed and left a "<path>.tmp", the next writer reuses this file.
+// The writer locks "<path>.tmp", so a second writer of the same path gets an error. On a file system without locks, two
+// writers may disturb each other. Thread rule: an AtomicFile belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ namespace reigen::format {
 class AtomicFile {
  public:
   // If the path is a symbolic link, the file to which it points is replaced, and the link remains. Throws NoRoom when
-  // the disk is full. Throws IoError with exit code 77 without permission, with 73 when another process is writing the
-  // same path, and with 74 for other errors (a missing folder).
+  // the disk is full. Throws IoError with exit code 77 when the permission is missing, with 73 when another process is
+  // writing the same path, and with 74 for other errors, such as a missing folder.
   explicit AtomicFile(std::filesystem::path path, Hashed hashed = Hashed::kWhole);
   ~AtomicFile();                           // without commit(): removes "<path>.tmp" and leaves <path> as it was
   AtomicFile(const AtomicFile&) = delete;  // two owners would rename one file twice
@@ -32,7 +32,8 @@ class AtomicFile {
   void commit();                                 // throws IoError; the file is fsynced when it returns
 
   std::uint64_t bytes() const { return bytes_; }  // number of bytes written so far
-  // Size and hash of the bytes written so far; equals hash_file(path) after commit(). The hash needs Hashed::kWhole.
+  // Size and hash of the bytes written so far. After commit() they equal those of hash_file(path). The hash is valid
+  // only with Hashed::kWhole.
   FileHash hash() const { return {bytes_, hash_.value()}; }
 
  private:

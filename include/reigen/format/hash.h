@@ -33,7 +33,8 @@ class Hash64 {
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 std::uint64_t hash64(const void* data, std::size_t size, std::uint64_t seed = 0);
 
-// Whether a file's whole content is hashed while it is written. kNot is for callers that hash the parts themselves.
+// Whether a file's whole content is hashed while it is written. kNot is for callers that themselves hash the parts of
+// the file.
 enum class Hashed { kWhole, kNot };
 
 struct FileHash {

@@ -1,9 +1,9 @@
 // Reads PyTorch's files (.pt, .pth, .bin): files of Python's torch.save since version 1.6, files of C++'s torch::save
-// (of modules, tensors, optimizers), and the tensors of TorchScript programs. It needs no LibTorch and runs no code of
-// the file: its own interpreter of the pickle knows only tensors, plain containers, numbers and text. Other objects are
-// not read, but the tensors and values beside them are. The reader trusts nothing in the file: it checks every size
-// before it uses it, and every record's CRC-32 before it returns the record's bytes. Thread rule: a PtFile may be read
-// from several threads at once.
+// (of modules, tensors, optimizers), and the tensors of TorchScript programs. The reader needs no LibTorch. It runs no
+// code of the file: its own pickle interpreter knows only tensors, plain containers, numbers and text. It does not read
+// other objects, but it reads the tensors inside and beside them. The reader trusts nothing in the file: it checks
+// every size before it uses it, and every record's CRC-32 before it returns the record's bytes. Thread rule: several
+// threads may read from a PtFile at once.
 #pragma once
 
 #include <cstddef>
@@ -22,37 +22,37 @@ namespace reigen::format {
 
 // A tensor's name consists of the keys and positions that lead to it, joined by dots: "model.conv1.weight",
 // "state.0.exp_avg". An entry outside of any container is named "tensor", "value" or "object". The tensors of a
-// torch.nn.Module have the names of its state_dict(). In the state of C++'s optimizers the names contain a parameter's
-// number, which counts through all parameter groups: "state.0.exp_avg". A storage is a block of elements in the file,
-// which several tensors may share.
+// torch.nn.Module have the names of its state_dict(). In the files of C++'s optimizers, the names contain the number of
+// the parameter, as in "state.0.exp_avg"; the parameters of all groups are numbered consecutively. A storage is a block
+// of elements in the file, which several tensors may share.
 struct PtTensor {
   std::string name;
   TensorType type = TensorType::kF32;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;  // in elements; 0 in expanded dimensions
   std::uint64_t first = 0;            // index of the tensor's first element in the storage
-  std::uint64_t bytes = 0;            // size in row-major order, as read() gives it
+  std::uint64_t bytes = 0;            // size of the elements that read() returns
   std::size_t storage = 0;            // number of the storage; equal for tensors that share it
   std::uint64_t storage_offset = 0;   // where the storage begins in the file
   std::uint64_t storage_bytes = 0;
 };
 
-// A tensor that is in the file but cannot be read here: its elements are complex numbers of 32 or 128 bits or packed,
-// or it is quantized, sparse or conjugated.
+// A tensor that is in the file but cannot be read here. Its elements are complex numbers of 32 or 128 bits, or several
+// elements share a byte (packed), or the tensor is quantized, sparse or conjugated.
 struct PtUnreadable {
   std::string name;
   std::string reason;
 };
 
-// A number, text, True, False, None, device or type. `text` has the form that Python prints, but a text has no quotes.
+// A number, string, True, False, None, device or type. `text` is what Python prints for it; a string has no quotes.
 struct PtValue {
   std::string name;
   std::string text;
 };
 
-// An object made by a class or function that is not known here: a number of NumPy, a path, argparse.Namespace, a
-// module. The object is not read. The tensors inside it are in tensors() and unreadable(), with names that begin with
-// the object's name.
+// An object of a class or function that the reader does not know: a number of NumPy, a path, argparse.Namespace, a
+// module. The object is not read. The tensors inside the object are in tensors() and unreadable(), with names that
+// begin with the object's name.
 struct PtObject {
   std::string name;
   std::string type;  // "numpy._core.multiarray.scalar"
@@ -69,10 +69,11 @@ struct PtOptions {
 class PtFile {
  public:
   // Reads the archive's directory and the pickle, and checks that every tensor lies in its storage. Throws IoError with
-  // exit code 66 for a missing file, and with exit code 77 for a file that is not readable. Throws DataError naming
-  // file and offset: a damaged archive or pickle, compressed or overlapping records, the name of a function that serves
-  // only to run code, containers that contain themselves, two tensors of one name, a limit exceeded, a big-endian file.
-  // For files of PyTorch before 1.6, tar files and other kinds of files the DataError also says what to do.
+  // exit code 66 for a missing file, and with exit code 77 for a file that is not readable. Throws DataError, naming
+  // file and offset, for a damaged archive or pickle, compressed or overlapping records, the name of a function that
+  // serves only to run code, containers that contain themselves, two tensors with one name, more entries or bytes than
+  // PtOptions allows, and a big-endian file. For files of PyTorch before 1.6, tar files and other kinds of files the
+  // DataError also says what to do.
   explicit PtFile(const std::filesystem::path& path, const PtOptions& options = {});
   ~PtFile();
   PtFile(PtFile&&) noexcept;
@@ -82,16 +83,16 @@ class PtFile {
   const std::vector<PtUnreadable>& unreadable() const;
   const std::vector<PtValue>& values() const;
   const std::vector<PtObject>& objects() const;
-  bool is_script() const;                             // written by C++'s torch::save, or TorchScript
-  const PtTensor* find(std::string_view name) const;  // null: not there, or unreadable
+  bool is_script() const;                             // whether C++'s torch::save or TorchScript wrote the file
+  const PtTensor* find(std::string_view name) const;  // null if no readable tensor has this name
   const PtTensor& at(std::string_view name) const;    // throws DataError
   const std::string& path() const;
 
-  // into = the tensor's elements in row-major order, little-endian, whatever its strides; into.size() = tensor.bytes.
-  // The first read from a storage checks the storage's CRC-32, and so reads the whole storage. If the tensor's rows are
-  // short or strided, the function allocates memory for the part of the storage that the tensor spans; otherwise it
-  // allocates none. Throws IoError, with exit code 71 if there is no memory, and DataError naming tensor and offset
-  // when the CRC-32 is wrong or the file has shrunk since it was opened.
+  // Fills `into` with the tensor's elements in row-major order, little-endian, whatever the tensor's strides are.
+  // into.size() must be tensor.bytes. The first read from a storage checks the storage's CRC-32, and so reads the whole
+  // storage. If the tensor's rows are short or strided, the function allocates memory for the part of the storage that
+  // the tensor spans; otherwise it allocates none. Throws IoError, with exit code 71 if there is no memory. Throws
+  // DataError, naming tensor and offset, when the CRC-32 is wrong or the file has shrunk since it was opened.
   void read(const PtTensor& tensor, std::span<std::byte> into) const;
 
   // Checks the CRC-32 of every record that is not compressed, whether a tensor uses it or not. Throws as read() does.

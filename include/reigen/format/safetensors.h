@@ -1,7 +1,7 @@
 // safetensors files (github.com/huggingface/safetensors): eight bytes of header length, a JSON header, the tensors'
-// bytes. Python's safetensors.torch.load_file reads the files written here, and this reader reads Python's. Writing is
-// deterministic: the same tensors and metadata give the same bytes. The reader trusts nothing in the file: it checks
-// every size before it uses it. Thread rule: a SafetensorsFile may be read from several threads at once.
+// bytes. Python's safetensors.torch.load_file reads the files written here, and this reader reads the files that Python
+// wrote. Writing is deterministic: the same tensors and metadata give the same bytes. The reader trusts nothing in the
+// file: it checks every size before it uses it. Thread rule: several threads may read from a SafetensorsFile at once.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace reigen::format {
 
-// All types of the format (safetensors 0.8). kC64: a complex number of two F32. kF4 and kF6*: elements of 4 and 6 bits,
-// packed; a tensor of such a type must fill whole bytes.
+// All types of the format (safetensors 0.8). kC64 is a complex number of two F32. Elements of kF4 have 4 bits and
+// elements of kF6* have 6 bits, packed without gaps; a tensor of such a type must fill whole bytes.
 enum class TensorType : std::uint8_t {
   kF64,
   kF32,
@@ -47,17 +47,17 @@ enum class TensorType : std::uint8_t {
 };
 
 unsigned bits_of(TensorType type);          // bits of an element
-bool has_whole_bytes(TensorType type);      // false: elements are packed, and no part of a tensor can be read alone
+bool has_whole_bytes(TensorType type);      // false if elements are packed: then only a whole tensor can be read
 std::size_t size_of(TensorType type);       // bytes of an element; throws InvalidArgument for packed types
 std::string_view name_of(TensorType type);  // "F32", as in the file
 std::string describe(TensorType type, std::span<const std::int64_t> shape);  // "F32 [2, 3]", for messages
 std::optional<TensorType> tensor_type_of(std::string_view name);
 const std::string& names_of_tensor_types();  // "F64, F32, ... or F4", for messages
-// The bytes of a tensor; nullopt if they exceed 2^63 - 1, if a size is negative, or if packed elements end inside a
-// byte.
+// The number of bytes of a tensor. nullopt if it exceeds 2^63 - 1, if a size is negative, or if packed elements end
+// inside a byte.
 std::optional<std::uint64_t> bytes_of(TensorType type, std::span<const std::int64_t> shape);
 
-// A tensor to write. `bytes` is not owned: elements in row-major order, little-endian.
+// A tensor to write. `bytes` refers to memory of the caller: the elements in row-major order, little-endian.
 struct TensorSource {
   std::string name;
   TensorType type = TensorType::kF32;
@@ -70,7 +70,7 @@ struct TensorEntry {
   std::string name;
   TensorType type = TensorType::kF32;
   std::vector<std::int64_t> shape;
-  std::uint64_t offset = 0;  // first byte in the file
+  std::uint64_t offset = 0;  // position of the first byte in the file
   std::uint64_t bytes = 0;
 };
 
@@ -80,12 +80,12 @@ inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;  // bytes, t
 
 // Writes the whole file or nothing (atomic_file.h). Tensors are sorted by decreasing element size, then by name, so
 // that each tensor is aligned; the header is padded to 8 bytes. Returns size and hash of the file. Throws
-// InvalidArgument for two tensors of one name, a name that is not UTF-8, a shape that does not fit its bytes, and a
-// header that is too long. Throws IoError when writing fails.
+// InvalidArgument for two tensors with one name, a name that is not UTF-8, a shape that does not fit the number of
+// bytes, and a header that is too long. Throws IoError when writing fails.
 FileHash write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                            const Metadata& metadata = {});
 
-// Writes the same file piece by piece, for tensors that are not in memory all at once.
+// Writes the same file as write_safetensors() in parts, for tensors that are not in memory all at once.
 //
 //   SafetensorsWriter writer(path, {{.name = "a", .type = TensorType::kF32, .shape = {1000, 1000}}});
 //   for (const TensorEntry& tensor : writer.tensors()) writer.write(bytes of tensor, in any number of parts);
@@ -96,21 +96,23 @@ class SafetensorsWriter {
   // file. Throws as write_safetensors() does.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorEntry> tensors, const Metadata& metadata = {},
                     Hashed hashed = Hashed::kNot);
-  ~SafetensorsWriter();  // without commit(), leaves no file
+  ~SafetensorsWriter();  // leaves no file if commit() was not called
   SafetensorsWriter(SafetensorsWriter&&) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept;
 
   const std::vector<TensorEntry>& tensors() const;  // in the order of their bytes in the file
-  // Writes the next bytes. Throws IoError; InvalidArgument when there are more bytes than the tensors have.
+  // Writes the next bytes of the tensors. Throws IoError when writing fails, and InvalidArgument when more bytes are
+  // given than the tensors have.
   void write(std::span<const std::byte> bytes);
 
   struct Written {
     FileHash file = {};                      // its hash is set only with Hashed::kWhole
     std::uint64_t header_bytes = 0;          // bytes before the first tensor
     std::uint64_t header_hash = 0;           // hash of these bytes
-    std::vector<std::uint64_t> hashes = {};  // the hash of each tensor's bytes, as in tensors()
+    std::vector<std::uint64_t> hashes = {};  // the hash of each tensor's bytes, in the order of tensors()
   };
-  // Throws InvalidArgument when bytes are missing, and IoError. The file is fsynced when it returns.
+  // Completes the file, which is fsynced when commit() returns. Throws InvalidArgument when bytes are missing, and
+  // IoError when writing fails.
   Written commit();
 
  private:
@@ -132,12 +134,13 @@ class SafetensorsFile {
 
   const std::vector<TensorEntry>& tensors() const;  // in the order of their bytes in the file
   const Metadata& metadata() const;
-  const TensorEntry* find(std::string_view name) const;  // null: not there
+  const TensorEntry* find(std::string_view name) const;  // null if no tensor has this name
   const TensorEntry& at(std::string_view name) const;    // throws DataError
   const std::string& path() const;
 
-  // into = the tensor's bytes from `first` on; the range must lie inside the tensor. Throws IoError, and DataError when
-  // the file has shrunk since it was opened.
+  // Fills `into` with the tensor's bytes, beginning with the tensor's byte number `first`. All bytes that are read must
+  // lie inside the tensor. Throws IoError when reading fails, and DataError when the file has shrunk since it was
+  // opened.
   void read(const TensorEntry& tensor, std::span<std::byte> into, std::uint64_t first = 0) const;
 
  private:

@@ -9,17 +9,18 @@
 
 namespace reigen::launch {
 
-// The value of `grace` for programs that are known to save and end on request: long enough for large checkpoints.
+// A value of JobOptions::grace for programs that save a checkpoint and end on request. It is long enough for large
+// checkpoints.
 inline constexpr std::chrono::minutes kGraceToSave{10};
 
 struct JobOptions {
   std::vector<std::string> command = {};  // program (searched in PATH as a shell does) and its arguments
   int ranks = 1;
-  std::string log_dir = {};         // not empty: DIR/rank_N.log gets all output of rank N, without progress lines
-  std::string flight_file = {};     // not empty: gets the ranks' last 1,024 operations when the job ends, as JSON lines
-  std::string prefix = "auto";      // "[N] " before every line: auto (with more than one rank), always, none
-  int threads_per_rank = 0;         // OMP_NUM_THREADS; 0: the environment's value, else a rank's share (base/cores.h)
-  std::size_t memory_per_rank = 0;  // bytes that a rank is expected to need, for the memory check below; 0: 64 MiB
+  std::string log_dir = {};         // if not empty, DIR/rank_N.log gets all output of rank N, without progress lines
+  std::string flight_file = {};     // if not empty, gets each rank's last 1,024 calls as JSON lines when the job ends
+  std::string prefix = "auto";      // "[N] " before every line of output: auto (with more than one rank), always, none
+  int threads_per_rank = 0;         // OMP_NUM_THREADS; 0: its value here, else a rank's share (base/machine/cores.h)
+  std::size_t memory_per_rank = 0;  // bytes that a rank is expected to need; run_job() checks them; 0: 64 MiB
   std::chrono::milliseconds grace = std::chrono::seconds(30);  // from a signal to the launcher until SIGKILL
   std::chrono::milliseconds failure_grace = std::chrono::milliseconds(1000);  // from a rank's failure until SIGKILL
   std::vector<std::pair<std::string, std::string>> environment = {};          // extra variables of every rank
@@ -27,8 +28,8 @@ struct JobOptions {
 
 struct JobResult {
   int exit_code = 0;      // of the rank that failed first; 128 + N when signal N ended it; 0 when all ranks ended well
-  int failed_rank = -1;   // -1: no rank failed
-  int stopped_rank = -1;  // a rank that was found stopped (SIGSTOP) when the job failed: the likely culprit; -1: none
+  int failed_rank = -1;   // -1 if no rank failed
+  int stopped_rank = -1;  // a rank that was stopped (SIGSTOP) when the job failed, the likely cause; -1 if no rank was
   std::string last_lines = {};  // the last lines that the failed rank printed, at most 30
 };
 
@@ -36,20 +37,22 @@ struct JobResult {
 // not exist, with 77 when it is not executable, with 78 when `ranks` is out of range, and with 71 when the ranks need
 // more memory, processes or descriptors than are available.
 //
-// Every rank gets torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, ...), REIGEN_STORE and REIGEN_JOB
-// (the address and identity of the job's store, which this process serves) and, when stdout is a terminal,
-// REIGEN_CONSOLE (the columns left for a line). MASTER_PORT is another port, for programs that run a server of their
-// own; it was free just before the start. stdin is /dev/null.
+// Every rank gets torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, ...). Every rank also gets
+// REIGEN_STORE and REIGEN_JOB, the address and identity of the job's store, which this process serves. When stdout is a
+// terminal, every rank also gets REIGEN_CONSOLE, the number of columns that are left for a line. MASTER_PORT is another
+// port, for programs that run a server of their own; the port was free just before the start. The stdin of the ranks is
+// /dev/null.
 //
-// Output is passed on in whole lines. Text that ends with '\r' is a progress line. On a terminal it is redrawn in
-// place. Otherwise only its last state is printed: the text before '\n' or before the end of the rank.
+// The launcher prints the ranks' output in whole lines. Text that ends with '\r' is a progress line. On a terminal a
+// progress line is redrawn in place. Otherwise only its last state is printed: the text before '\n' or before the end
+// of the rank.
 //
 // Each rank's last calls (docs/flight_recorder.md) are recorded in memory that outlives the rank. The report of a
 // failure ends with these calls.
 //
 // When a rank fails, the launcher ends the other ranks: they get SIGTERM, and SIGKILL after `failure_grace`. One report
-// on stderr names the failed rank, the reason, and the rank's last lines. An exit code of 79 (a peer was lost) is
-// usually a consequence of another failure, so the launcher first waits 200 ms for the failure of another rank.
+// on stderr names the failed rank, the reason, and the rank's last lines. If a rank ends with exit code 79 (a peer was
+// lost), the cause is usually the failure of another rank, so the launcher first waits 200 ms for that failure.
 //
 // The launcher passes SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU on to all ranks. After SIGINT,
 // SIGTERM or SIGQUIT the ranks get SIGKILL when `grace` has passed, or at once when SIGINT or SIGQUIT comes a second
@@ -58,8 +61,8 @@ struct JobResult {
 // exit code. SIGTSTP (Ctrl-Z) pauses the job and SIGCONT continues it; time during which this process itself was
 // stopped does not count towards `grace`.
 //
-// No process outlives the job: at its end all processes that ranks started are killed. If this process is killed with
-// SIGKILL, a small guardian process kills them.
+// No process outlives the job: at the end of the job all processes that ranks started are killed. If this process is
+// killed with SIGKILL, a small guardian process kills the ranks and the processes that they started.
 //
 // Thread rule: one job at a time per process; the calling thread receives the signals above while the job runs.
 JobResult run_job(const JobOptions& options);

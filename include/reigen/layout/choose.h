@@ -1,7 +1,7 @@
 // choose() is a pure function that makes a layout from the user's options and from the abilities of the machine. A
 // layout says which rank holds which part of each tensor (layout.h). choose() makes all of these decisions: which
 // sharding "auto" means, which memory is common to the ranks, which data are sent, and which data are stored on a disk.
-// Thread rule: values, freely copied between threads.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <cstddef>
@@ -31,17 +31,17 @@ struct Split {
 };
 
 struct Choices {
-  // No value means "auto": kGradients if the ranks share memory, `buckets` is false and axis dp_replicate has size 1,
-  // because with kGradients no gradients are sent in this case. Otherwise "auto" means kNone.
+  // No value means "auto". "auto" is kGradients if the ranks share memory, `buckets` is false and axis dp_replicate has
+  // size 1: with kGradients, no gradients are sent in this case. Otherwise "auto" is kNone.
   std::optional<Sharding> sharding = Sharding::kNone;
-  // The axes of the grid of ranks, from outer to inner. The product of their sizes is the number of ranks. Flat buffers
-  // are divided among the ranks along axis "dp_shard". Each coordinate on axis "pp" is one stage of a pipeline. If
-  // `splits` names an axis for a tensor, the tensor is divided among the ranks along this axis. Along all other axes
-  // the ranks hold the same data.
+  // The axes of the grid of ranks, from outer to inner. The product of their sizes is the number of ranks. Flat
+  // buffers, which hold several tensors one after the other, are divided among the ranks along axis "dp_shard". Each
+  // coordinate on axis "pp" is one stage of a pipeline. If `splits` names an axis for a tensor, the tensor is divided
+  // among the ranks along this axis. Along all other axes the ranks hold the same data.
   std::vector<Axis> axes = {};
   std::map<std::string, Split> splits = {};  // key: name of the tensor
   std::vector<StateSpec> states = {};        // states that the optimizer keeps
-  // Gradients must be sent in buckets, because a strategy or a bucket size was set.
+  // True: gradients must be sent in buckets, because a strategy or a bucket size was set.
   bool buckets = false;
   bool offload = false;  // true: optimizer states and sharded weights are stored on a disk
   // True: a unit's weights are freed after its forward and gathered again for its backward.

@@ -1,17 +1,18 @@
 // A layout says which rank holds which part of a model. It is the one source for the packing of tensors into flat
 // buffers, the formula for the memory need, the manifest of a checkpoint, and the report of the memory in use.
 //
-//   part_of(t, role, c) = the part of tensor t that the rank at coordinates c holds in that role
-//   bytes(role, c)      = the persistent bytes of that role on that rank, including padding of flat buffers
+//   part_of(t, role, c) = the part that the rank at coordinates c holds of the values, gradients or states of tensor t
+//   bytes(role, c)      = the persistent bytes of all values, gradients or states on that rank, including padding of
+//                         flat buffers
 //
-// Tensors with a flat placement lie together in flat buffers (Range). The tensors of one buffer have one element type.
-// If gradients are sharded, the tensors of one buffer also belong to one unit. They lie in order, each at a multiple of
-// 64 bytes, and at least one spare element follows each tensor. A buffer is divided into P shares, one for each rank.
-// Share q begins at the boundary between blocks of kBlockElements that is nearest to q/P of the elements, so no block
-// belongs to two ranks.
+// Tensors that are placed flat (placement.h) lie together in flat buffers (Range). The tensors of one buffer have one
+// element type. If gradients are sharded, the tensors of one buffer also belong to one unit. They lie in order, each at
+// a multiple of 64 bytes, and at least one spare element follows each tensor. A buffer is divided into P shares, one
+// for each rank along axis dp_shard. Each tensor is divided into blocks of kBlockElements elements. Share q begins at
+// the block boundary that is nearest to q/P of the elements, so no block belongs to two ranks.
 //
-// choose() (choose.h) makes layouts. Pure: allocates no memory for tensors and does not communicate. Thread rule:
-// values, freely copied between threads; const functions from any thread.
+// choose() (choose.h) makes layouts. A layout allocates no memory for tensors and does not communicate. Thread rule:
+// these types are values; every thread may have its own copy. Any thread may call const functions.
 #pragma once
 
 #include <array>
@@ -33,8 +34,8 @@ inline constexpr std::int64_t kBlockElements = 16384;
 
 enum class Role {
   kValue,     // the weights that forward and backward read
-  kGradient,  // exists from the end of backward to the step
-  kState,     // each state of Layout::states()
+  kGradient,  // the gradients, from the end of backward to the step
+  kState,     // the optimizer states: each state of Layout::states()
 };
 inline constexpr std::size_t kRoles = 3;
 
@@ -44,12 +45,13 @@ struct Range {
   std::size_t unit = kNoUnit;
   bool trainable = true;
   std::vector<std::size_t> tensors = {};   // indices in the model, in the order of the buffer
-  std::vector<Shape> shapes = {};          // shape of each tensor's box in this buffer
-  std::vector<std::int64_t> offsets = {};  // beginning of each tensor, in elements
+  std::vector<Shape> shapes = {};          // shape of the box of each tensor that lies in this buffer
+  std::vector<std::int64_t> offsets = {};  // where each tensor begins, in elements
   std::int64_t elements = 0;               // of the whole buffer
   std::vector<std::int64_t> bounds = {};   // share q is [bounds[q], bounds[q + 1])
-  // The sizes, in elements, of spare blocks after the gradients; only for kPartial gradients. Backward writes a large
-  // gradient into such a block; the block and the gradient's own block then exchange their roles.
+  // The sizes, in elements, of the spare blocks that follow the gradients in the gradient buffer; only for kPartial
+  // gradients. Backward writes a large gradient into a spare block. This block and the gradient's own block then
+  // exchange their roles.
   std::vector<std::int64_t> spares = {};
 
   std::int64_t share_elements(int q) const;
@@ -74,7 +76,7 @@ class Layout {
   // consecutive.
   Coordinates coordinates_of(int rank) const;
 
-  // In these functions `tensor` is an index in ModelSpec::tensors, and `at` the coordinates of the rank in question.
+  // In these functions `tensor` is an index in ModelSpec::tensors, and `at` are the coordinates of a rank.
   const Placement& placement(std::size_t tensor, Role role) const;
   Part part_of(std::size_t tensor, Role role, const Coordinates& at) const;
   // The part that the rank writes to a checkpoint. The parts of all ranks do not overlap, and together they are the
@@ -91,7 +93,7 @@ class Layout {
   std::int64_t bytes(Role role, const Coordinates& at, Medium medium) const;
   // Bytes that the rank writes to a checkpoint: weights and optimizer states.
   std::int64_t bytes_given(const Coordinates& at) const;
-  // If averaged gradients are sharded, a rank needs memory for whole gradients, too, until they are averaged. This
+  // If averaged gradients are sharded, a rank also needs memory for whole gradients until they are averaged. This
   // function returns the bytes of these whole gradients. They exist only between the backwards of several
   // micro-batches, so bytes() does not count them.
   std::int64_t bytes_before_averaging(const Coordinates& at) const;

@@ -1,5 +1,5 @@
 // Describes the tensors of a model: their names, shapes and types, but not their elements.
-// Thread rule: values, freely copied between threads.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct TensorSpec {
   Shape shape = {};
   format::TensorType type = format::TensorType::kF32;
   bool trainable = true;
-  bool packs = true;           // may share a flat buffer with others; false, for example, for a tensor of integers
+  bool packs = true;           // may share a flat buffer with other tensors; false, for example, for integers
   std::size_t unit = kNoUnit;  // index in ModelSpec::units; kNoUnit: the tensor belongs to no unit
   int stage = 0;               // stage of a pipeline
 
@@ -35,8 +35,8 @@ struct ModelSpec {
 // A state that an optimizer, or a moving average of the weights, keeps for every trainable tensor of the model.
 struct StateSpec {
   std::string name;  // "exp_avg"
-  // The element type of the state; not set: that of the model's tensor. If this tensor has a 16-bit type, the state has
-  // the type type_of_16_bits, provided that it is set.
+  // The element type of the state. If `type` is not set, the state has the type of the model's tensor. If
+  // type_of_16_bits is set, the states of tensors with a 16-bit type have this type instead.
   std::optional<format::TensorType> type = {};
   std::optional<format::TensorType> type_of_16_bits = {};
   bool of_16_bits_only = false;  // for master weights: only 16-bit tensors have this state

@@ -1,10 +1,10 @@
 // A part describes the elements of a tensor that one rank holds, for every kind of layout.
 //
-// The elements of a tensor are numbered in row-major order. A part is a run [first, first + count) of the elements of
-// a box inside the tensor, numbered within the box in the same way. So a part can be a whole tensor, a flat share of
-// it (ZeRO), rows or columns of it (tensor parallelism), or a flat share of such rows or columns. Pure: allocates no
-// memory for tensors and does not communicate.
-// Thread rule: values, freely copied between threads.
+// The elements of a tensor are numbered in row-major order. A box is a rectangular block of the tensor; its elements
+// are numbered in row-major order too. A part is the run [first, first + count) of the elements of a box. So a part can
+// be a whole tensor, a flat share of it (ZeRO), rows or columns of it (tensor parallelism), or a flat share of such
+// rows or columns. The functions allocate no memory for tensors and do not communicate.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@ struct Part {
 };
 
 Part whole(const Shape& tensor);
-// Elements [first, first + count) of the tensor.
+// The elements [first, first + count) of the tensor: the box is the whole tensor.
 Part flat_part(const Shape& tensor, std::int64_t first, std::int64_t count);
 
-// numel() returns the number of elements. check_part() checks that `part` lies inside the tensor `name`. Both throw
-// InvalidArgument naming the wrong size or part, also if the number of elements overflows.
+// numel() returns the number of elements. check_part() checks that `part` lies inside the tensor `name`. Both functions
+// throw InvalidArgument, naming the wrong size or part. They also throw it if the number of elements overflows.
 std::int64_t numel(const Shape& shape);
 void check_part(const std::string& name, const Shape& tensor, const Part& part);
 
@@ -55,8 +55,8 @@ class Runs {
  private:
   Shape tensor_;
   Part part_;
-  std::size_t split_ = 0;  // from this dimension on the box has the size of the tensor
-  std::int64_t row_ = 1;   // number of contiguous elements
+  std::size_t split_ = 0;  // from this dimension on, the box is as large as the tensor
+  std::int64_t row_ = 1;   // number of elements of the box that are contiguous in the tensor
   std::int64_t local_ = 0;
 };
 

@@ -3,7 +3,7 @@
 // A grid has named axes, and every rank has one coordinate for each axis (mesh/mesh.h). For each axis, a placement
 // describes how the ranks that differ only in this coordinate hold the tensor. The terms are those of PyTorch's
 // DTensor; kFlat is FSDP's flat sharding.
-// Thread rule: values, freely copied between threads.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ struct Along {
 
 enum class Medium { kHost, kDevice, kDisk };
 
-// Where a tensor is stored. is_common: the ranks along axis dp_shard have one common copy, which all of them can read.
-// When memory is added up, each of these ranks counts only the bytes of its share of this copy.
+// Where a tensor is stored. If is_common is true, the ranks along axis dp_shard have one common copy, which all of them
+// can read. When memory is added up, each of these ranks counts only the bytes of its share of this copy.
 struct Residence {
   Medium medium = Medium::kHost;
   bool is_common = false;

@@ -5,9 +5,9 @@
 //   mesh.along({"dp_replicate", "dp_shard"});     // all 8
 //
 // Axes go from outer to inner: rank = ((c0 · n1) + c1) · n2 + c2 ..., where c is the coordinate on an axis and n the
-// size of the axis. So ranks that differ only in the last axis have consecutive numbers; they are on one machine if
-// each machine has whole rows of the grid. Usual names, outer to inner: pp (pipeline stages), dp_replicate and dp_shard
-// (data parallelism), cp (context), tp (tensor parallelism). Any other name may be used.
+// size of the axis. So ranks that differ only in the last axis have consecutive numbers. These ranks are on one machine
+// if each machine holds whole rows of the grid. Usual names, outer to inner: pp (pipeline stages), dp_replicate and
+// dp_shard (data parallelism), cp (context), tp (tensor parallelism). Any other name may be used.
 //
 // A mesh is a handle: copies share the same groups. When a rank destroys its last copy, it leaves the groups.
 // Thread rule: as for Communicator; groups along different axes may be used at the same time.
@@ -27,7 +27,7 @@ inline constexpr int kRest = -1;
 
 struct Axis {
   std::string name;
-  int size = 1;  // kRest (for one axis at most): the number of ranks divided by the other sizes
+  int size = 1;  // kRest, for one axis at most, stands for the number of ranks divided by the other sizes
   bool operator==(const Axis&) const = default;
 };
 
@@ -48,8 +48,8 @@ class Mesh {
   int size(std::string_view axis) const;
   int coordinate(std::string_view axis) const;
 
-  // coordinates_of(): the coordinates of a rank of world(), one for each axis. rank_at(): the rank at these
-  // coordinates. Both throw InvalidArgument for values out of range.
+  // coordinates_of() returns the coordinates of a rank of world(), one for each axis. rank_at() returns the rank at
+  // these coordinates. Both throw InvalidArgument for values out of range.
   std::vector<int> coordinates_of(int rank) const;
   int rank_at(const std::vector<int>& coordinates) const;
 

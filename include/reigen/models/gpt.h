@@ -3,8 +3,9 @@
 //   [B,T] token + position embedding -> layers x (x + attention(norm(x)), x + mlp(norm(x))) -> norm -> linear
 //   -> [B,T,vocab] scores of the next token, not normalised
 //
-// B is the number of samples and T the number of tokens of each. Causal attention with `heads` heads; an MLP with 4·dim
-// hidden features and GELU; the last linear layer has weights of its own, not those of the token embedding.
+// B is the number of samples, and T the number of tokens of each sample. The attention is causal and has `heads` heads.
+// The MLP has 4·dim hidden features and GELU. The last linear layer does not share its weights with the token
+// embedding.
 // Parameters: embed.{tok, pos}, blocks.N.{n1, qkv, out, n2, up, down}, head.{norm, linear}.
 // Radford et al., Language models are unsupervised multitask learners, 2019. Thread rule: as for torch::nn::Module.
 #pragma once
@@ -31,12 +32,13 @@ class Gpt : public torch::nn::Module {
  public:
   explicit Gpt(const GptOptions& options = {});  // throws InvalidArgument for sizes out of range
 
-  // Initial values: weights are normal with standard deviation 0.02, or 0.02 / sqrt(2·layers) if they write to the
-  // residual stream (out, down). Biases are 0; the norms' weights are 1 and their biases 0.
+  // Sets the initial values. Weights are normal with standard deviation 0.02. The weights of the layers `out` and
+  // `down`, whose outputs are added to the residual stream, have 0.02 / sqrt(2·layers). The normalisation layers'
+  // weights are 1. All biases are 0.
   void initialize(std::uint64_t seed);
 
-  // tokens: [B, T] int64 in 0..vocab-1, with T at most context. Result: [B, T, vocab]; row t depends on tokens 0..t
-  // only. Throws InvalidArgument for other shapes.
+  // `tokens` has the shape [B, T], with T at most `context`. Its elements are int64 from 0 to vocab - 1. The result has
+  // the shape [B, T, vocab]. Its row t depends on tokens 0 to t only. Throws InvalidArgument for other shapes.
   at::Tensor forward(const at::Tensor& tokens);
 
   const std::vector<nn::Unit>& units() const { return units_; }  // embed, blocks.0, ..., head

@@ -2,8 +2,8 @@
 //
 //   [B, inputs] (linear -> relu) x layers -> [B, dim] linear -> [B, classes] scores, not normalised
 //
-// The parameters have the names that torch::nn::Sequential would give: layers 0, 2, 4, ..., each with .weight and
-// .bias.
+// The parameters have the names that a torch::nn::Sequential of linear layers and relus would give them. So the linear
+// layers are 0, 2, 4, ..., each with .weight and .bias.
 // Thread rule: as for torch::nn::Module.
 #pragma once
 
@@ -28,12 +28,12 @@ class Mlp : public torch::nn::Module {
  public:
   explicit Mlp(const MlpOptions& options = {});  // throws InvalidArgument for sizes below 1
 
-  // Initial values: weights are uniform with variance 2 / fan_in, so that the activations of all layers have about the
-  // same size (He et al., 2015, https://arxiv.org/abs/1502.01852). In the last layer the variance is 1 / (3·fan_in).
-  // Biases are 0.
+  // Sets the initial values. Weights are uniform with variance 2 / fan_in, so that the activations of all layers have
+  // about the same size (He et al., 2015, https://arxiv.org/abs/1502.01852). In the last layer the variance is
+  // 1 / (3·fan_in). Biases are 0.
   void initialize(std::uint64_t seed);
 
-  // input: [B, inputs], of the parameters' type. Result: [B, classes].
+  // `input` has the shape [B, inputs] and the parameters' element type. The result has the shape [B, classes].
   at::Tensor forward(const at::Tensor& input);
 
   const std::vector<nn::Unit>& units() const { return units_; }  // one unit for each layer

@@ -21,16 +21,17 @@ namespace reigen::models {
 
 class MnistCnn : public torch::nn::Module {
  public:
-  // The initial values are random numbers of LibTorch. nn::initialize replaces them by values that depend only on a
-  // seed.
+  // The initial values come from LibTorch's random generator. nn::initialize() replaces them by values that depend only
+  // on a seed.
   MnistCnn();
   ~MnistCnn() override;
 
-  // input: [B, 1, 28, 28], of the parameters' type; B may be 0. Result: [B, 10].
+  // `input` has the shape [B, 1, 28, 28] and the parameters' element type; B may be 0. The result has the shape
+  // [B, 10].
   at::Tensor forward(const at::Tensor& input);
 
  private:
-  at::Tensor convolve(const at::Tensor& images);  // [B, 9216]
+  at::Tensor convolve(const at::Tensor& images);  // returns [B, 9216]
 
   std::shared_ptr<torch::nn::Conv2dImpl> conv1_;
   std::shared_ptr<torch::nn::Conv2dImpl> conv2_;

@@ -1,27 +1,28 @@
-// Batch normalisation over the batch of all ranks. Its statistics are those that one process would compute on the
-// global batch.
+// Batch normalisation over the global batch, which consists of the batches of all ranks. The statistics are those that
+// one process would compute on the global batch.
 //
-//   auto statistics = world.split(0).value();                       // a group of its own, for all layers of the model
+//   auto statistics = world.split(0).value();                       // a separate group, for all layers of the model
 //   register_module("norm", reigen::nn::SyncBatchNorm(64, statistics));
 //
-// x has the shape [batch, C, ...], c is a channel, and N the number of values of a channel on all ranks together:
+// x has the shape [batch, C, ...], c is a channel, and N is the number of values of a channel on all ranks together:
 //   training:   y = (x - mean_c) / sqrt(var_c + eps) · weight_c + bias_c,  mean and (biased) variance over the N
 //               running = (1 - momentum) · running + momentum · batch's mean or unbiased variance (N - 1)
-//   evaluation: the same with the running statistics, or with those of this rank's batch where none are kept; no
-//               communication
-// Means and squares are combined in rank order in fp64: every rank gets the same bits. A rank may have no sample.
+//   evaluation: the same y with the running statistics, or without track_running_stats with the statistics of this
+//               rank's batch; no communication
+// Every rank combines the ranks' means and squares in rank order and in fp64, so every rank gets the same bits. A rank
+// may have an empty batch.
 //
-// Every rank calls the same layers in the same order, in forward and in backward. A forward sends 2C + 1 numbers, a
-// backward 2C. The order of these calls is independent of the order of data_parallel's calls, so the layers need a
-// group of their own. weight and bias get this rank's part of the gradient, and data_parallel averages it like the
-// other gradients.
+// Every rank must call the same layers in the same order, in forward and in backward. A rank sends 2C + 1 numbers in a
+// layer's forward and 2C numbers in its backward. The order of these calls relative to data_parallel()'s calls may
+// differ between ranks, so the layers need a separate group. The gradients of weight and bias contain only this rank's
+// part. data_parallel() averages them like the other gradients.
 //
-// There are no second derivatives in training, not even on one rank: a backward with create_graph gives the same bits,
-// but differentiating its result throws InvalidArgument (for gradient penalties use torch::nn::BatchNorm). In
-// evaluation the second derivatives are LibTorch's.
+// In training mode there are no second derivatives, not even on one rank. A backward with create_graph gives the same
+// bits as one without, but the backward of its result throws InvalidArgument. For gradient penalties use
+// torch::nn::BatchNorm. In evaluation mode LibTorch computes second derivatives.
 //
-// reigen.h does not include this header, because a module of torch::nn needs the headers of all modules: 20 s of
-// compilation. A program that includes <torch/torch.h> compiles them anyway; other programs need not.
+// reigen.h does not include this header. This header needs the headers of all modules of torch::nn, which take 20 s to
+// compile. A program that includes <torch/torch.h> compiles these headers anyway; other programs should not have to.
 //
 // After Ioffe and Szegedy, https://arxiv.org/abs/1502.03167. The ranks' statistics are combined as in Chan et al.,
 // 1979.
@@ -49,17 +50,18 @@ struct SyncBatchNormOptions {
 
 class SyncBatchNormImpl : public torch::nn::Module {
  public:
-  // `ranks`: the group whose ranks combine their statistics. Throws InvalidArgument for options out of range.
+  // `ranks` is the group whose ranks combine their statistics. Throws InvalidArgument for options out of range.
   SyncBatchNormImpl(const SyncBatchNormOptions& options, Communicator ranks);
   SyncBatchNormImpl(std::int64_t features, Communicator ranks)
       : SyncBatchNormImpl(SyncBatchNormOptions{.features = features}, std::move(ranks)) {}
 
-  // Throws InvalidArgument unless the input has 2 to 5 dimensions and C channels, and, in training, when all ranks
-  // together have fewer than two values per channel.
+  // Throws InvalidArgument unless `input` has 2 to 5 dimensions and C channels. In training mode also throws
+  // InvalidArgument if all ranks together have fewer than two values per channel.
   at::Tensor forward(const at::Tensor& input);
 
-  // The names are those of torch::nn::BatchNorm, so that checkpoints fit. Without affine the first two are undefined;
-  // without track_running_stats the others are.
+  // The names are those of torch::nn::BatchNorm, so that checkpoints of both layers are interchangeable. Without the
+  // option affine, weight and bias are undefined. Without the option track_running_stats, the other three are
+  // undefined.
   at::Tensor weight;
   at::Tensor bias;
   at::Tensor running_mean;

@@ -1,8 +1,8 @@
 // A unit is a part of a model that other code can wrap: to gather and free its parameters, to compute its activations
 // again, to cast values, to measure time, or to cut the model into pipeline stages.
 //
-// C++ modules have no forward hooks. So a model that other code wraps is made of units, and its forward applies call()
-// to one unit after the other, as fold() does:
+// C++ modules have no forward hooks. So a model that other code can wrap consists of units, and its forward applies
+// call() to one unit after the other. The function fold() does this:
 //
 //   struct Net : torch::nn::Module {
 //     Net() { for (...) blocks.emplace_back("blocks.0", register_module("blocks.0", std::make_shared<Block>(...))); }
@@ -11,12 +11,14 @@
 //     std::vector<reigen::nn::Unit> blocks;
 //   };
 //
-// If nothing is attached to a unit, a call is the plain forward. Attachments wrap the forward, outer layers first:
+// An attachment is a function that wraps the forward of a unit. A unit has five layers (enum Layer), and each can hold
+// one attachment. If nothing is attached, call() only runs the forward. Otherwise the attachments are nested:
 //
 //   call(unit, x) = trace(order(recompute(parameters(precision(forward)))))(x)
 //
-// A unit is a handle: copies refer to the same unit, so an attachment to one copy is an attachment to all copies.
-// Thread rule: attach and call on one thread at a time; ranks that are threads have their own models and units.
+// A Unit is a handle: copies refer to the same unit. So an attachment to one copy is an attachment to all copies.
+// Thread rule: attach and call on one thread at a time. If ranks are threads of one process, each rank has its own
+// model and units.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,15 +36,15 @@ class SequentialImpl;
 
 namespace reigen::nn {
 
-// The tensors that one unit passes to the next, in an order that the model chooses. A unit without output passes no
-// tensors.
+// The tensors that one unit passes to the next, in an order that the model chooses. The vector may be empty.
 using Carry = std::vector<at::Tensor>;
 
-// The layers of attachments around a unit's forward, outermost first. Each layer can hold one attachment.
+// The layers in which attachments wrap a unit's forward, from the outermost to the innermost. Each layer can hold one
+// attachment.
 enum class Layer {
-  kTrace,       // outermost: sees the work of all other layers
+  kTrace,       // outermost: observes the work of all other layers, for example to measure time
   kOrder,       // reports which unit a backward is in
-  kRecompute,   // runs the layers below and the forward once more in backward
+  kRecompute,   // runs the inner layers and the forward once more in backward
   kParameters,  // gathers and frees the unit's parameters
   kPrecision,   // casts the values that the forward computes with
 };
@@ -50,14 +52,14 @@ enum class Layer {
 class Unit {
  public:
   using Forward = std::function<Carry(const Carry&)>;
-  // Returns the unit's output for `input`. `inner` runs the layers below and the forward; an attachment may call it any
-  // number of times.
+  // The type of an attachment. It returns the unit's output for `input`. `inner` runs the inner layers and the forward.
+  // The attachment may call `inner` any number of times.
   using Around = std::function<Carry(const Carry& input, const Forward& inner)>;
 
-  // `name`: the module's name in the whole model ("blocks.0"), which is the prefix of its parameters' names.
+  // `name` is the module's name in the whole model ("blocks.0"), which is the prefix of its parameters' names.
   Unit(std::string name, std::shared_ptr<torch::nn::Module> module, Forward forward);
 
-  // For a module whose forward takes one tensor, or a Carry.
+  // For a module whose forward takes one tensor or a Carry, and returns one tensor or a Carry.
   template <class Module>
   Unit(std::string name, std::shared_ptr<Module> module) : Unit(std::move(name), module, forward_of(module)) {}
 
@@ -66,7 +68,7 @@ class Unit {
   // The module's parameters in registration order.
   std::vector<at::Tensor> parameters() const;
 
-  // Throws InvalidArgument when the layer has an attachment already. detach() leaves the layer empty.
+  // attach() throws InvalidArgument when the layer has an attachment already. detach() removes the layer's attachment.
   void attach(Layer layer, Around around) const;
   void detach(Layer layer) const;
   bool has(Layer layer) const;
@@ -92,11 +94,11 @@ class Unit {
 
 // Runs the unit's forward with all attachments.
 Carry call(const Unit& unit, const Carry& input);
-// The same for a unit that takes one tensor and returns one tensor. Throws InvalidArgument when the unit returns
-// another number of tensors.
+// The same for a unit that takes one tensor and returns one tensor. Throws InvalidArgument when the unit does not
+// return exactly one tensor.
 at::Tensor call(const Unit& unit, const at::Tensor& input);
 
-// Calls one unit after the other; each gets the output of the unit before it.
+// Calls one unit after the other. Each unit gets the output of the unit before it.
 Carry fold(const std::vector<Unit>& units, Carry input);
 at::Tensor fold(const std::vector<Unit>& units, at::Tensor input);
 

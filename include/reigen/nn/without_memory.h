@@ -1,30 +1,33 @@
-// Creates models without memory for their weights, so that a model that is too large for one rank is never whole in
-// memory.
+// Creates models without memory for their weights. So a rank can create a model that is too large for the memory of one
+// rank.
 //
 //   std::optional<reigen::nn::WithoutMemory> without(std::in_place);
-//   Gpt model(options);                                    // any torch::nn modules: names and shapes, no values
+//   Gpt model(options);                                    // any torch::nn modules; the weights have no values
 //   without.reset();
 //   auto parallel = reigen::data_parallel(model, world, {.shard = reigen::Shard::kParameters,
 //                                                        .initialize = [&] { model.initialize(seed); }});
 //
-// While a WithoutMemory lives, torch::empty() on this thread returns CPU tensors without memory, and an operation that
-// would write into such a tensor does nothing. This covers the parameters of torch::nn's modules, which create them by
-// torch::empty() and then set random values. Tensors that other operations create have memory and values as usual:
-// buffers that begin as zeros or ones, constants. A tensor without memory reads as NaN, and a write that bypasses the
-// guard ends the program. data_parallel() allocates memory for the tensor, or for a share of it.
+// While a WithoutMemory object lives, torch::empty() on this thread returns CPU tensors without memory. An operation
+// that would write into such a tensor does nothing. So the parameters of torch::nn's modules have no memory, because
+// these modules create them by torch::empty() and then write random values into them. Tensors that other operations
+// create have memory and values as usual, for example constants, and buffers that begin as zeros or ones. Reading a
+// tensor without memory gives NaN. Writing to it through data_ptr() ends the program. data_parallel() later allocates
+// memory for each parameter, or for this rank's share of it.
 //
-// data_parallel() calls .initialize. With kParameters over a network it calls .initialize once for each parameter.
-// During such a call only this parameter has memory, and writes to the others do nothing. .initialize must set the
-// values of each parameter independently of the others. It must also set the values of buffers that torch::empty()
-// created. reigen::nn::initialize(), fill_uniform() and fill_normal() do so, and give every layout the same values.
-// With kParameters over a network at most one whole parameter is in memory at a time.
+// data_parallel() calls the function .initialize, which sets the values. With kParameters over a network it calls
+// .initialize once for each parameter. During such a call only this parameter has memory, and writes to the other
+// parameters do nothing. So .initialize must set the values of each parameter independently of the others. It must also
+// set the values of buffers that torch::empty() created. reigen::nn::initialize(), fill_uniform() and fill_normal() set
+// each parameter independently, and the values are the same for every sharding and number of ranks. With kParameters
+// over a network at most one whole parameter is in memory at a time.
 //
-// Convert the model while the guard lives: a later model.to(type) would allocate memory for all weights. Operations
-// that write into several tensors, or into a named output (as torch::nn::init::eye_ does), throw InvalidArgument under
-// the guard. Code that writes through data_ptr() ends the program.
+// If you convert the model by model.to(type), do so while the WithoutMemory object lives. A later conversion would
+// allocate memory for all weights. While the object lives, an operation that would write into several tensors without
+// memory, or into one as a named output (as torch::nn::init::eye_ does), throws InvalidArgument.
 //
-// Cost: nothing after the model was created. After torch.device("meta") and torch::deferred_init of torchdistX.
-// Thread rule: a guard acts on the thread that creates it; guards nest.
+// Cost: none after the model was created. The design follows torch.device("meta") and torch::deferred_init of
+// torchdistX.
+// Thread rule: a WithoutMemory object acts on the thread that creates it. WithoutMemory objects may nest.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,7 +40,7 @@ class WithoutMemory {
  public:
   WithoutMemory();
   ~WithoutMemory();
-  WithoutMemory(const WithoutMemory&) = delete;  // a guard belongs to one scope
+  WithoutMemory(const WithoutMemory&) = delete;  // an object belongs to one scope
   WithoutMemory& operator=(const WithoutMemory&) = delete;
 
  private:

@@ -2,11 +2,12 @@
 //
 //   auto optimizer = reigen::optim::Adagrad(parallel.parameters(), {.lr = 1e-2});
 //
-// p is a parameter, g its gradient, s the optimizer state, t the number of this parameter's step, counted from 1:
+// p is a parameter, g its gradient, s the optimizer state, and t the number of this parameter's step, counted from 1:
 //   g += weight_decay·p
 //   s += g²                                (starts at initial_accumulator_value)
 //   p -= lr / (1 + (t - 1)·lr_decay) · g / (sqrt(s) + eps)
-// There is no bf16 state, because a sum in bf16 would stop growing at 256 times the square that a step adds.
+// Adagrad has no option bf16_states. In bf16 the sum s would stop growing when it is 256 times as large as the g² that
+// a step adds.
 // Thread rule: one thread at a time.
 #pragma once
 

@@ -2,8 +2,8 @@
 //
 //   auto optimizer = reigen::optim::Adam(parallel.parameters(), {.lr = 1e-3});
 //
-// p is a parameter, g its gradient, m and v are states, t is the number of this parameter's step, counted from 1:
-//   g += weight_decay·p                (an L2 term in the loss; AdamW decays the weights themselves)
+// p is a parameter, g its gradient, m and v are optimizer states, and t is the number of this parameter's step, from 1:
+//   g += weight_decay·p                (an L2 term in the loss; AdamW instead decays the weights)
 //   m = beta1·m + (1 - beta1)·g        v = beta2·v + (1 - beta2)·g²
 //   p -= lr / (1 - beta1^t) · m / (sqrt(v / (1 - beta2^t)) + eps)
 // Thread rule: one thread at a time.

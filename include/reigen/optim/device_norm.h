@@ -1,13 +1,15 @@
-// The norm of gradients on a GPU, and what a step does because of it, without a wait of the host.
+// The norm of gradients on a GPU. The GPU clips gradients and skips steps by this norm, and the host does not wait for
+// it.
 //
 //   reigen::optim::DeviceNorm norm(gpu, {.max_norm = 1.0});
 //   loss.backward();
 //   norm.compute(parallel.parameters());
-//   optimizer.step({.norm = &norm});        // clipped; changes nothing if a norm was not finite
-//   norm.values()                           // the host copies it when it must know
+//   optimizer.step({.norm = &norm});        // clipped; changes nothing if the norm is not finite
+//   norm.values()                           // a tensor on the GPU; copy it when you need it
 //
-// gradient_norm() and clip_factor() (clip.h) give the same numbers, but the host waits for them. The GPU adds the
-// squares in another order than the host: the norms differ by about 1e-12 of their value.
+// gradient_norm() and clip_factor() (clip.h) compute the same norm and factor, but with them the host waits for the
+// GPU. The GPU adds the squares in another order than the host does. So the two norms differ by about 1e-12 of their
+// value.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -21,24 +23,27 @@
 namespace reigen::optim {
 
 struct DeviceNormOptions {
-  double max_norm = 0;  // limit of the norm; 0: gradients are not clipped
+  double max_norm = 0;  // limit of the norm; 0 means that gradients are not clipped
 };
 
 class DeviceNorm {
  public:
-  // Throws InvalidArgument if the device is no GPU, or for an option out of range.
+  // Throws InvalidArgument if `gpu` is not a GPU, or for an option out of range.
   explicit DeviceNorm(const at::Device& gpu, const DeviceNormOptions& options = {});
 
-  // Enqueues the norm of all gradients: 3 kernels of Reigen at most, and one call if ranks divide the gradients. In
-  // this case it is collective: every rank calls it, and it throws as a call of Communicator does. Throws
-  // InvalidArgument if the parameters are not on the GPU.
+  // Puts the computation of the norm of all gradients on LibTorch's current stream: at most 3 kernels of Reigen. If
+  // ranks shard the gradients, it also puts an all_reduce there. compute() is then collective: every rank must call it,
+  // and it throws the errors of Communicator::all_reduce(). Throws InvalidArgument if the parameters are not on the
+  // GPU.
   void compute(const std::vector<ParameterRange>& ranges);
 
-  // On the GPU, in fp64: {sum of squares, factor, stopped}. factor = min(1, max_norm / (norm + 1e-6)). stopped is 0
-  // until a norm is not finite, and then 1: from that step on steps change no values and states, so the host can find
-  // out later. Counts of steps, which the host keeps, go on.
+  // Three fp64 numbers on the GPU: {sum of squares, factor, stopped}. factor = min(1, max_norm / (norm + 1e-6)).
+  // `stopped` is 0 at first. When a norm is not finite, `stopped` becomes 1 and remains 1. While it is 1, steps change
+  // no values and no states, so the host may read it several steps later. The host counts these steps all the same
+  // (Optimizer::steps()).
   const at::Tensor& values() const { return values_; }
-  // Allows steps again. To go on as if the steps in between had not been, load the states of before (load_state).
+  // Sets `stopped` to 0, so that steps change values again. The steps while `stopped` was 1 have changed step counts
+  // only. To undo this, load an optimizer state from before these steps (load_state()).
   void reset();
 
  private:

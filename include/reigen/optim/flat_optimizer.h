@@ -1,4 +1,5 @@
-// The class template of AdamW, SGD and the other optimizers. The type of the options selects the update rule.
+// FlatOptimizer is the class template of AdamW, SGD and the other optimizers. The type of the options selects the
+// update rule.
 //
 //   using AdamW = FlatOptimizer<AdamWOptions>;
 //
@@ -21,16 +22,16 @@ template <class Options>
 class FlatOptimizer final : public Optimizer {
  public:
   // Throws InvalidArgument for options out of range, for an empty `parameters`, and for parameters that are not fp32,
-  // fp64, bf16 or fp16. Memory: the states that config/optimizers.h lists, zero until they are used.
+  // fp64, bf16 or fp16. config/optimizers.h says how much memory the states of each optimizer take.
   explicit FlatOptimizer(std::vector<ParameterRange> parameters, const Options& options = {});
-  // Refuses a module's own parameters() at compile time; the message says what to pass instead.
+  // Makes a compile error if the caller passes a module's own parameters(). The message says what to pass instead.
   template <std::same_as<std::vector<at::Tensor>> Tensors>
   explicit FlatOptimizer(const Tensors&, const Options& = {}) : FlatOptimizer(std::vector<ParameterRange>()) {
     static_assert(sizeof(Tensors) == 0,
                   "an optimizer of reigen takes the parameters of the wrapped model: auto parallel = "
                   "reigen::data_parallel(model, world); then pass parallel.parameters()");
   }
-  // The states that the optimizer keeps of every parameter.
+  // The names and types of the states that the optimizer keeps for every parameter.
   static std::vector<layout::StateSpec> states(const Options& options);
   FlatOptimizer(FlatOptimizer&&) noexcept;
   FlatOptimizer& operator=(FlatOptimizer&&) noexcept;

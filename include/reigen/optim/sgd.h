@@ -2,7 +2,7 @@
 //
 //   auto optimizer = reigen::optim::SGD(parallel.parameters(), {.lr = 0.1, .momentum = 0.9});
 //
-// p is a parameter, g its gradient, b the optimizer state (the momentum):
+// p is a parameter, g its gradient, and b the optimizer state (the momentum):
 //   g += weight_decay·p
 //   b = momentum·b + (1 - dampening)·g      (first step of a parameter: b = g)
 //   p -= lr·b                               (nesterov: p -= lr·(g + momentum·b))

@@ -1,11 +1,11 @@
-// Copies one rank's model and optimizer to all ranks. Use it after one rank has loaded a checkpoint, or before the
-// first step.
+// Copies one rank's model and optimizer to all ranks. Use these functions after one rank has loaded a checkpoint, or
+// before the first step.
 //
 //   reigen::broadcast_parameters(*model, 0, world);
 //   reigen::broadcast_optimizer_state(optimizer, 0, world);
 //
-// Both functions block; every rank calls them in the same order. data_parallel() and DistributedOptimizer broadcast
-// rank 0's parameters and buffers by themselves.
+// Both functions block. Every rank must call them, in the same order. data_parallel() and DistributedOptimizer
+// broadcast rank 0's parameters and buffers by themselves.
 // Thread rule: one thread at a time, while nothing else uses the module or the optimizer.
 #pragma once
 
@@ -20,17 +20,19 @@ class Optimizer;
 
 namespace reigen::parallel {
 
-// Gives the parameters and buffers of every rank the values of rank `root`, whatever their types. Gradients do not
-// change. Autograd's version counters do not change either, so a graph that saved one of these tensors can still run
-// its backward. Throws InvalidArgument on every rank when the models differ, naming the first difference and both
-// sides. Cost: one small all_gather, one broadcast of all values, and one staging copy of all values.
+// Sets the parameters and buffers of every rank to the values on rank `root`. The parameters and buffers may have any
+// types. Gradients do not change. Autograd's version counters do not change either, so a graph that saved one of these
+// tensors can still run its backward. If the models differ, every rank throws InvalidArgument. The error names the
+// first difference, and shows what both ranks have there. Cost: one small all_gather, one broadcast of all values, and
+// memory for one more copy of all values.
 void broadcast_parameters(torch::nn::Module& module, int root, Communicator world);
 
-// Gives every rank the options of the parameter groups (learning rate, ...) and the state of every parameter from rank
-// `root`; state that rank `root` does not have is dropped. The optimizer's defaults, which apply to groups that are
-// added later, do not change. Works for any optimizer of torch::optim that can be saved. Parameters correspond by their
-// place in the groups. Throws InvalidArgument on every rank when the optimizers' types, groups or shapes differ. Cost:
-// as broadcast_parameters(); the state is in memory three times.
+// Copies the options of the parameter groups (learning rate, ...) and the state of every parameter from rank `root` to
+// every other rank. State that rank `root` does not have is dropped. The optimizer's defaults, which apply to groups
+// that are added later, do not change. Works for any optimizer of torch::optim that can be saved. Parameter i of a
+// group on rank `root` corresponds to parameter i of the same group on every rank. Throws InvalidArgument on every rank
+// when the optimizers' types, groups or shapes differ. Cost: that of broadcast_parameters(). During the call the state
+// is in memory three times.
 void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int root, Communicator world);
 
 }  // namespace reigen::parallel

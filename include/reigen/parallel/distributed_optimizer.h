@@ -1,23 +1,24 @@
-// Data parallelism with Horovod's interface: the class wraps any optimizer of torch::optim, and the program calls the
-// model itself.
+// Data parallelism with Horovod's interface: DistributedOptimizer wraps any optimizer of torch::optim, and the program
+// calls the model itself.
 //
 //   auto optimizer = reigen::DistributedOptimizer(torch::optim::AdamW(model->parameters(), 1e-3), model, world);
 //   optimizer.zero_grad();
 //   torch::nll_loss(model->forward(batch.input), batch.target).backward();   // ranks exchange gradients
-//   optimizer.step();                                                        // with the average of all ranks
+//   optimizer.step();                                                        // steps with the average gradients
 //
 // Clipping, as in Horovod:
 //   optimizer.synchronize();
 //   torch::nn::utils::clip_grad_norm_(model->parameters(), 1.0);
 //   { auto scope = optimizer.skip_synchronize(); optimizer.step(); }
 //
-// It uses the buckets of data_parallel() (data_parallel.h has the rules for gradients and models); each rank keeps its
-// own buffers. With P ranks, and g_r the sum of rank r's gradients over `backward_passes_per_step` backwards,
-//   every rank steps with 1/P · sum over r of g_r, or with the strategy's result for all g_r.
-// The average is ready when the last of these backwards returns, or at the latest when step() or synchronize() returns.
-// A rank that ran fewer backwards, or whose backwards reached no parameter, takes part with the gradients that it has,
-// or with zeros. The number of steps must be equal on all ranks. With one rank this class only calls the optimizer, and
-// does not detect wrong use.
+// DistributedOptimizer exchanges gradients in the buckets of data_parallel(); data_parallel.h has the rules for
+// gradients and models. Each rank keeps its own buffers. P is the number of ranks, and g_r is the sum of rank r's
+// gradients over `backward_passes_per_step` backwards:
+//   every rank steps with 1/P · sum over r of g_r, or with the result of the strategy for all g_r
+// `.grad` holds the average when the last of these backwards returns. On a rank that ran fewer backwards, or whose
+// backwards reached no parameter, step() or synchronize() computes the average. Such a rank contributes the gradients
+// that it has, or zeros. The number of steps must be equal on all ranks. If `world` has only one rank, this class only
+// calls the optimizer, and does not detect wrong use.
 //
 // After Sergeev and Del Balso, https://arxiv.org/abs/1802.05799
 // Thread rule: only the thread that runs backward. Ranks may be threads of one process.
@@ -40,12 +41,13 @@ class Optimizer;
 namespace reigen::parallel {
 
 struct DistributedOptimizerOptions {
-  std::int64_t backward_passes_per_step = 1;  // at least 1; gradients add up: divide the loss to get their mean
+  std::int64_t backward_passes_per_step = 1;  // at least 1; to step with the mean of the passes, divide the loss by it
   double bucket_mb = 25;                      // as in DataParallelOptions
   bool overlap = true;                        // as in DataParallelOptions
   StrategyFactory strategy = {};              // how gradients or weights are combined (strategies.h)
-  // Gradients are divided by this factor before they are sent and multiplied by it afterwards, so that 16-bit types
-  // overflow less often. Unless the factor is 1, this costs two passes over the gradients. A finite number above 0.
+  // Gradients are divided by this factor before they are sent, and multiplied by the factor afterwards, so that 16-bit
+  // types overflow less often. Unless the factor is 1, this costs two passes over the gradients. The factor must be
+  // finite and above 0.
   double gradient_predivide_factor = 1;
   bool compare_weights = true;  // as in DataParallelOptions
   bool share_cores = true;      // as in DataParallelOptions
@@ -53,53 +55,55 @@ struct DistributedOptimizerOptions {
 
 struct DistributedOptimizerState;
 
-// While a SkipSynchronize object lives, step() does not synchronise: it steps with the gradients that the caller's
-// synchronize() left.
+// While a SkipSynchronize object lives, step() does not call synchronize(). The caller has called synchronize() before,
+// and may have changed the averaged gradients since then, for example by clipping.
 class SkipSynchronize {
  public:
   explicit SkipSynchronize(std::shared_ptr<DistributedOptimizerState> state);
   SkipSynchronize(SkipSynchronize&& other) noexcept = default;
-  SkipSynchronize& operator=(SkipSynchronize&&) = delete;  // the assignment would end another guard's scope
+  SkipSynchronize& operator=(SkipSynchronize&&) = delete;  // it would end the scope of the object on its left
   ~SkipSynchronize();
 
  private:
   std::shared_ptr<DistributedOptimizerState> state_;
 };
 
-// The part of the wrapper that does not depend on the optimizer's type. Copies refer to the same optimizer.
+// The part of DistributedOptimizer that does not depend on the type of the wrapped optimizer. Copies refer to the same
+// optimizer.
 class DistributedOptimizerBase {
  public:
-  using Closure = std::function<at::Tensor()>;  // runs zero_grad(), forward and backwards; returns the loss
+  using Closure = std::function<at::Tensor()>;  // runs zero_grad(), forwards and backwards; returns the loss
 
   // The module must outlive this object. Collective and blocking; all ranks take rank 0's values. Throws
-  // InvalidArgument as DataParallelBase does, and when the optimizer has a parameter that is not a trainable parameter
-  // of the module.
+  // InvalidArgument in the same cases as the constructor of DataParallelBase. Also throws it when the optimizer has a
+  // parameter that requires a gradient and is not a parameter of the module.
   DistributedOptimizerBase(std::shared_ptr<torch::optim::Optimizer> optimizer, torch::nn::Module& module,
                            Communicator world, const DistributedOptimizerOptions& options);
 
-  // Runs synchronize(), the optimizer's step and the strategy's after_step(). Under skip_synchronize() it leaves out
-  // synchronize(), and throws InvalidArgument if the caller has not called synchronize() since the last step.
+  // Runs synchronize(), the optimizer's step and the strategy's after_step(). While an object that skip_synchronize()
+  // returned lives, step() leaves out synchronize(). It then throws InvalidArgument if the caller has not called
+  // synchronize() since the last step.
   void step();
-  // The same for an optimizer whose step evaluates the loss itself, by calling `closure`, possibly several times
-  // (LBFGS). The gradients and the loss of each evaluation are averaged, so that all ranks make the same decisions.
-  // Returns what the optimizer's step returns. Throws InvalidArgument under skip_synchronize(), and with a strategy
-  // whose ranks step with their own gradients.
+  // The same for an optimizer like LBFGS, whose step itself calls `closure` to evaluate the loss, possibly several
+  // times. The gradients and the loss of each evaluation are averaged over the ranks, so that all ranks make the same
+  // decisions. Returns the result of the optimizer's step. Throws InvalidArgument while an object that
+  // skip_synchronize() returned lives, and with a strategy whose ranks step with their own gradients.
   at::Tensor step(const Closure& closure);
 
-  // The optimizer's zero_grad(). Throws InvalidArgument between a backward and step() or synchronize(), because the
-  // other ranks' contributions would be lost. Call it after a backward that threw: it waits for the calls that this
-  // backward had started.
+  // Calls the optimizer's zero_grad(). Throws InvalidArgument after a backward and before the step() or synchronize()
+  // that follows it, because the other ranks' contributions would be lost. If a backward threw, call zero_grad(): it
+  // waits for the calls that this backward had started.
   void zero_grad(bool set_to_none = true);
 
-  // Waits until `.grad` holds the averages. If backward did not average the gradients, averages them now. A second call
-  // before step() does nothing.
+  // Waits until `.grad` holds the averages. If backward did not average the gradients, synchronize() averages them. A
+  // second synchronize() before step() does nothing.
   void synchronize();
 
   // auto scope = optimizer.skip_synchronize();
   [[nodiscard]] SkipSynchronize skip_synchronize();
 
-  // The data-parallel wrapper that this class uses: for no_sync(), settle(), flat parameters and checkpoints of a
-  // strategy. Do not call its synchronize() and after_step(): this class calls them.
+  // The data-parallel wrapper that this class uses. Use it for no_sync(), settle(), flat parameters (parameters()) and
+  // the state of a strategy. Do not call synchronize() or after_step() of the wrapper: this class calls them.
   DataParallelBase& parallel();
 
  private:
@@ -111,7 +115,7 @@ class DistributedOptimizerBase {
 template <class Optimizer>
 class DistributedOptimizer : public DistributedOptimizerBase {
  public:
-  // model: anything that module_of() takes.
+  // `model` has any type that module_of() (data_parallel.h) accepts.
   template <class Model>
   DistributedOptimizer(std::shared_ptr<Optimizer> optimizer, Model& model, Communicator world,
                        const DistributedOptimizerOptions& options = {})
@@ -122,8 +126,8 @@ class DistributedOptimizer : public DistributedOptimizerBase {
                        const DistributedOptimizerOptions& options = {})
       : DistributedOptimizer(std::make_shared<Optimizer>(std::move(optimizer)), model, std::move(world), options) {}
 
-  // The wrapped optimizer, for its options and state, and to save it. Call step() and zero_grad() of this object, not
-  // of the wrapped optimizer.
+  // The wrapped optimizer. Use it to read or change its options and state, and to save it. Call step() and zero_grad()
+  // of this object, not of the wrapped optimizer.
   Optimizer& wrapped() const { return *wrapped_; }
 
  private:

@@ -1,5 +1,5 @@
-// For uneven inputs: a rank without more data still takes part in the calls of the other ranks. So no rank waits for
-// ever and no sample is left out.
+// Join is for ranks with different numbers of batches. A rank whose data has ended still takes part in the calls of the
+// other ranks. So no rank waits for ever, and no sample is left out.
 //
 //   reigen::Join join(parallel, {});
 //   for (const auto& batch : mine) {          // any number of batches, even none
@@ -7,36 +7,39 @@
 //     loss_of(parallel(batch)).backward();
 //     optimizer.step();
 //   }
-//   join.finish([&] { optimizer.step(); });   // returns when every rank is here
+//   join.finish([&] { optimizer.step(); });   // returns when every rank has called finish()
 //
-// While a rank waits in finish(), it contributes zero gradients, and only the buffers of the ranks that still train
-// count. It receives the averaged gradients too. If finish() gets the optimizer's step as argument, this rank makes
-// every step of the other ranks, so weights and optimizer state are the same on all ranks at every moment. Without the
-// argument, weights and buffers are copied at the end from a rank that made the last step, and this rank's optimizer
-// state remains as it was when its data ended. Then only an optimizer without state may continue with another epoch:
-// with any other optimizer, the weights would differ between ranks after the first step of that epoch. Gradients that
-// were only added up (no_sync) when a rank calls finish() are dropped; call parallel.synchronize() before finish() to
-// make them count. After finish() no parameter has a gradient, on any rank.
+// A rank in finish() contributes zero gradients to each average, and receives the averaged gradients. Its buffers do
+// not count: only the ranks that still train decide the buffers of all ranks. At the end of finish() all ranks get the
+// weights of a rank that made the last step. They also get the buffers of such ranks, as DataParallelOptions::buffers
+// says. If finish() gets the optimizer's step as its argument, a rank in finish() also makes every step of the other
+// ranks. So weights and optimizer state are the same on all ranks after every step. Without this argument, the rank's
+// optimizer state remains as it was when its data ended. Then only an optimizer without state may train another epoch.
+// With any other optimizer, the weights would differ between ranks after the first step of that epoch. If a rank has
+// gradients that were only added up (no_sync()), finish() drops them. To make them count, call parallel.synchronize()
+// before finish(). After finish() no parameter has a gradient, on any rank.
 //
 //   .grad = 1/N · sum over training ranks     N: number of all ranks (kAllRanks) or of training ranks (kTrainingRanks)
 //
 // Ranks that have data must still make the same forwards in training mode and the same backwards, in the same order.
-// Ranks in finish() take part only in the calls of these forwards and backwards. So under a Join a loop must not make
-// collective calls of its own with ranks that may be in finish() (for example to average a loss), must not call
-// settle(), and must not continue after an exception from backward. Ranks in finish() still send the parts of earlier
-// gradients that their strategy could not send at that time (error feedback). adasum() of gradients does not divide by
-// N.
-// Cost: one all_gather of a byte before gradients are averaged, and before every forward that synchronises buffers.
-// Before a forward the all_gather blocks. In backward it is asynchronous, and buckets are sent only after it has ended;
-// so a collective of your own within backward needs a communicator of its own (split). At the end there is a broadcast
-// of weights and buffers.
+// Ranks in finish() take part only in the calls of these forwards and backwards. So while a Join lives, a training loop
+// must not make collective calls of its own (for example to average a loss) in a group with ranks that may be in
+// finish(). The loop must also not call settle(), and must not continue after an exception from backward. With a
+// strategy with error feedback, a rank in finish() still sends the parts of its earlier gradients that it has not sent
+// yet. adasum() of gradients does not divide by N.
+// Cost: one all_gather of a byte from each rank before every average of gradients, and before every forward that
+// synchronises buffers. Before a forward the all_gather blocks. In backward it is asynchronous, and buckets are sent
+// only after it has ended. The time of its end differs between ranks, so the order of bucket calls and of your own
+// calls within backward may differ too. Therefore use a communicator of its own (split()) for your own calls within
+// backward. finish() ends with a broadcast of weights and buffers.
 //
-// Errors: InvalidArgument with a strategy that acts on weights (in local SGD and similar strategies every rank has to
-// make every step itself); with a Shard other than kNone; with a model that has SyncBatchNorm; with kTrainingRanks and
-// adasum() of gradients; when another Join of the same wrapper lives; and when finish() is called twice.
-// CollectiveMismatch on every rank when ranks with data make different calls. EarlyEnd if
-// JoinOptions::throw_on_early_end is set. If a Join is destroyed before finish(), for example by an exception, this
-// rank takes part in no further call, and the other ranks get the error for a rank that left.
+// Errors: the constructor throws InvalidArgument with a strategy that acts on weights, because every rank must make
+// every step of such a strategy itself. It also throws InvalidArgument with a Shard other than kNone; with a model that
+// has SyncBatchNorm; with kTrainingRanks and adasum() of gradients; and when another Join of `parallel` lives. finish()
+// throws InvalidArgument when it is called twice. When ranks with data make different calls, every rank throws
+// CollectiveMismatch. If JoinOptions::throw_on_early_end is set, every rank may throw EarlyEnd. If a Join is destroyed
+// before finish(), for example by an exception, this rank takes part in no further call of the Join. The other ranks
+// then get the error that Communicator throws for a rank that left.
 // Thread rule: as data_parallel().
 #pragma once
 
@@ -50,18 +53,19 @@
 namespace reigen::parallel {
 
 enum class DivideBy {
-  kAllRanks,       // every sample has the same weight; the last steps have samples of fewer ranks and are smaller
-  kTrainingRanks,  // the mean over the ranks that have data: steps keep their size, the last samples have more weight
+  kAllRanks,       // every sample has the same weight; the last steps have fewer samples, so they are smaller
+  kTrainingRanks,  // the mean over the ranks that have data: steps keep their size, but the last samples weigh more
 };
 
 struct JoinOptions {
   DivideBy divide_by = DivideBy::kAllRanks;
-  // True: training ends at the first rank without data. When one rank has called finish() and another begins a step,
-  // all ranks throw EarlyEnd.
+  // True: training ends when the data of the first rank ends. When one rank has called finish() and another rank begins
+  // a step, all ranks throw EarlyEnd.
   bool throw_on_early_end = false;
 };
 
-// Every rank throws it at the same step when some rank has no more data and JoinOptions::throw_on_early_end is set.
+// If JoinOptions::throw_on_early_end is set and the data of some rank has ended, every rank throws EarlyEnd at the same
+// step.
 struct EarlyEnd : Error {
   explicit EarlyEnd(const Report& report) : Error(ExitCode::kStopped, report) {}
 };
@@ -75,8 +79,8 @@ class Join {
   Join& operator=(const Join&) = delete;
   ~Join();
 
-  // Announces that this rank has no more data. Blocks until every rank has called finish(); until then `step` runs
-  // after each averaging of gradients.
+  // Call it when this rank has no more data. Blocks until every rank has called finish(). Meanwhile this rank runs
+  // `step` after each average of gradients.
   void finish(const std::function<void()>& step = {});
 
  private:

@@ -1,12 +1,13 @@
-// Computes the layout that data_parallel() would choose: which rank holds which part of a model. Nothing is packed or
-// allocated.
+// Computes the layout that data_parallel() would choose: which rank holds which part of a model. The functions here
+// allocate no memory for the model and do not change it.
 //
 //   auto inputs = reigen::parallel::layout_inputs(model, world, {.shard = reigen::Shard::kParameters});
 //   inputs.choices.states = reigen::optim::AdamW::states({});
 //   const auto layout = inputs.choose();
 //   layout.bytes(reigen::layout::Role::kState, layout.coordinates_of(world.rank()));
 //
-// No communication: with the same model and options every rank gets the same result. Thread rule: no shared state.
+// The functions do not communicate. With the same model and options every rank gets the same result. Thread rule: no
+// shared state.
 #pragma once
 
 #include "reigen/comm/communicator.h"
@@ -27,8 +28,8 @@ struct LayoutInputs {
   layout::Layout choose() const { return layout::choose(model, choices, machine); }
 };
 
-// The caller adds the states of its optimizer (choices.states). Throws InvalidArgument for a tensor whose element type
-// the file formats do not have.
+// The result has no optimizer states: the caller sets them in choices.states. Throws InvalidArgument for a tensor whose
+// element type the file formats (reigen/format/) do not have.
 LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& world,
                            const DataParallelOptions& options);
 

@@ -15,7 +15,8 @@ namespace reigen {
 
 // The options have the meaning of GroupOptions' members of the same name. An option that is left empty or 0 is read
 // from the environment (docs/environment.md), so that the user who starts the program can choose it. If the environment
-// does not set it either, it has the default of GroupOptions.
+// does not set the option either, it has the default of GroupOptions. The comment of an option names its variable and
+// this default.
 struct InitOptions {
   std::string backend = {};  // REIGEN_COMM_BACKEND, else auto
   std::string name = "world";
@@ -24,17 +25,17 @@ struct InitOptions {
   int connections = 0;          // REIGEN_COMM_CONNECTIONS, else 1
   std::string network = {};     // REIGEN_COMM_NETWORK, else tcp
   std::string machine_id = {};  // REIGEN_COMM_MACHINE_ID
-  // cuda: the group's calls also work on the memory of a GPU. Without an index, the rank takes the only visible GPU; if
-  // several are visible, the index is the rank's number on its machine modulo the number of GPUs.
+  // With cuda, the group's calls also work on the memory of a GPU. Without an index, the rank takes the only visible
+  // GPU. If several GPUs are visible, the index is the rank's number on its machine modulo the number of GPUs.
   Device device = {};
   std::string device_backend = {};                   // empty: auto
   std::chrono::milliseconds timeout = {};            // REIGEN_TIMEOUT, else 10 minutes: longest wait for a live rank
   std::chrono::milliseconds join_timeout = {};       // REIGEN_COMM_JOIN_TIMEOUT, else 60 s: until all ranks joined
-  std::chrono::milliseconds heartbeat_timeout = {};  // REIGEN_COMM_HEARTBEAT_TIMEOUT, else 10 s: lost if silent
-  std::chrono::milliseconds report_after = {};       // REIGEN_COMM_REPORT_AFTER, else 30 s: then names late ranks
+  std::chrono::milliseconds heartbeat_timeout = {};  // REIGEN_COMM_HEARTBEAT_TIMEOUT, else 10 s: silence until lost
+  std::chrono::milliseconds report_after = {};       // REIGEN_COMM_REPORT_AFTER, else 30 s: wait until a warning
   // By default glibc returns large freed blocks to the kernel, so every step causes the same page faults again. These
-  // take 13 to 20 % of the step time of a small model. True keeps freed blocks in the process (mallopt).
-  // REIGEN_KEEP_MEMORY=0 in the environment overrides this option.
+  // page faults take 13 to 20 % of the step time of a small model. If keep_memory is true, freed blocks stay in the
+  // process (mallopt). REIGEN_KEEP_MEMORY=0 in the environment overrides this option.
   bool keep_memory = true;
 };
 
@@ -47,14 +48,14 @@ Communicator init(const InitOptions& options = {});
 using RankFunction = std::function<void(Communicator& world)>;
 
 // Starts `ranks` processes that run `function`, and waits for all of them. Each process runs this program again from
-// main() (as Python's spawn does) until it reaches the same call of spawn(); there it runs `function` and exits. So
-// every rank also runs the part of main() before spawn(). Returns when all processes ended well; otherwise throws Error
-// with the failed rank's exit code and last lines.
+// main() (as Python's spawn does) until it reaches the same call of spawn(). There the process runs `function` and
+// exits. So every rank also runs the part of main() before spawn(). spawn() returns when all processes have ended well;
+// otherwise it throws Error with the failed rank's exit code and last lines of output.
 void spawn(int ranks, const RankFunction& function);
 
-// Runs `function` on `ranks` threads of this process, which find each other through a store in its memory. The first
-// failure ends the other ranks and is thrown. An exception that is not an Error is thrown as an Error that names the
-// rank.
+// Runs `function` on `ranks` threads of this process. The ranks find each other through a store in the memory of the
+// process. If a rank fails, the other ranks end too, and run_threads() throws the first failure. An exception that is
+// not an Error is thrown as an Error that names the rank.
 void run_threads(int ranks, const RankFunction& function, const InitOptions& options = {});
 
 }  // namespace reigen

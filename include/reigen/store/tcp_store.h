@@ -1,9 +1,9 @@
 // The store over TCP: one server per job, any number of clients.
 //
 // A client begins with a handshake that carries the protocol version and the job's identity. If a client does not know
-// the identity, the server refuses it before reading anything else. Such a client can never make the server hold more
-// than a few hundred bytes. After the server has died, a client's next call throws PeerLost for rank 0, which runs the
-// server.
+// the identity, the server refuses the client before it reads anything else. Such a client can never make the server
+// hold more than a few hundred bytes in memory. After the server has died, a client's next call throws PeerLost. The
+// rank in this error is 0, because rank 0 runs the server unless the launcher does.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct TcpStoreServerOptions {
   // More addresses of this machine to listen on, all at the same port. The server leaves out an address that is not
   // available now (for example an IPv6 address that the network still checks for duplicates).
   std::vector<std::string> also = {};
-  // If not empty: the server listens on a socket of this machine with this name instead of on addresses and a port.
-  // Only processes of the same user can reach the socket. At most 100 bytes.
+  // If `socket` is not empty, the server listens on a Unix socket with this name (in the abstract namespace of this
+  // machine) instead of on addresses and a port. Only processes of the same user can use the socket. At most 100 bytes.
   std::string socket = {};
 };
 
-// Serves from a thread of its own until it is destroyed. Throws BackendError with exit code 69, naming the port, when
-// the port is taken.
+// Answers clients on a thread of its own, until the object is destroyed. The constructor throws BackendError with exit
+// code 69, naming the port, when the port is taken.
 class TcpStoreServer {
  public:
   explicit TcpStoreServer(const TcpStoreServerOptions& options);
@@ -37,7 +37,7 @@ class TcpStoreServer {
   TcpStoreServer(const TcpStoreServer&) = delete;  // a listening socket has one owner
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
-  std::uint16_t port() const;  // 0 if the server listens on a named socket
+  std::uint16_t port() const;  // 0 if the server listens on a Unix socket
 
  private:
   struct Impl;
@@ -52,11 +52,11 @@ struct TcpStoreOptions {
       Deadline::after(std::chrono::seconds(60));  // retries until then: the server may start later
   std::vector<std::string> also = {};             // other hosts where the server may be, tried in this order
   std::string socket = {};                        // as in TcpStoreServerOptions; replaces host and port
-  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // after longer silence the server is lost
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // after a longer silence the server is lost
 };
 
-// Throws Timeout when no server listens at the address until connect_deadline, or BackendError with exit code 76 when
-// the server belongs to another job or has another version.
+// Throws Timeout when no server has answered at the address before connect_deadline. Throws BackendError with exit code
+// 76 when the server belongs to another job or has another version.
 std::shared_ptr<Store> connect_tcp_store(const TcpStoreOptions& options);
 
 }  // namespace reigen::store

@@ -1,4 +1,5 @@
-// Converts between the element types of LibTorch and of the communicator, one to one.
+// Converts between the element types of LibTorch and of the communicator. Each type of the communicator has exactly one
+// counterpart in LibTorch.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -7,7 +8,7 @@
 
 namespace reigen::tensor {
 
-// Throws InvalidArgument, naming the type, for types that no communicator can send: complex, quantized, fp8.
+// Throws InvalidArgument for types that no communicator can send: complex, quantized, fp8. The error names the type.
 comm::DataType to_data_type(at::ScalarType type);
 
 at::ScalarType to_scalar_type(comm::DataType type);

@@ -1,23 +1,24 @@
-// A flat range of parameters, with a twin buffer for their gradients. Optimizers, checkpoints and hashes work on
-// ranges.
+// A range consists of several parameters in one flat buffer (`values`), and of a second buffer of the same form for
+// their gradients (`gradients`). Optimizers, checkpoints and hashes work on ranges.
 //
-// `values` and `gradients` are one-dimensional, of one element type and of one layout: segment i holds one parameter
-// at [offset, offset + numel) of both. Offsets are multiples of 64 bytes and every segment is followed by at least one
-// spare element. The elements between segments are zero while no backward is running, so a pass over the whole range is
-// harmless.
+// Both buffers are one-dimensional and have the same element type. Segment i is the place of one parameter in `values`,
+// and of its gradient in `gradients`: the elements [offset, offset + numel). Offsets are multiples of 64 bytes, and at
+// least one spare element follows every segment. The elements between segments are zero while no backward runs, so a
+// pass over the whole buffer is harmless.
 //
-// A parameter's gradient is its `.grad`, as everywhere in LibTorch. It may be undefined (no backward reached the
-// parameter, so an optimizer skips it), it may lie in the twin buffer (as all gradients do after a data-parallel
-// backward), or it may be a tensor of its own (on one rank alone, where a copy would gain nothing). gather_gradients()
-// copies gradients of the last kind into the twin. Where backward makes gradients in spare blocks (rows()), the twin is
-// no longer one flat buffer: gradient_slot() gives the place of each gradient.
+// A parameter's gradient is its `.grad`, as everywhere in LibTorch. `.grad` is undefined if no backward reached the
+// parameter; an optimizer then skips the parameter. After a data-parallel backward all gradients lie in the buffer
+// `gradients`. If there is only one rank, `.grad` is any tensor that backward made, because a copy into the buffer
+// would gain nothing. gather_gradients() makes this copy. With kGradients on one machine, backward may write a gradient
+// into a spare block of memory (rows()), outside of the buffer `gradients`. gradient_slot() returns the current place
+// of each gradient.
 //
-// A range may be divided among ranks (data_parallel's Shard): each rank changes only elements [begin(), end()) of the
-// values, and has optimizer states only for these. sharing() says where the other ranks' values are (range_values.h).
-// Averaged gradients may be sharded in the same way: each rank gets the mean of its share (share()), or computes it
-// from the memory in which all ranks' gradients lie (rows()).
+// A range may be divided among ranks (data_parallel's Shard). Then each rank changes only the elements [begin(), end())
+// of the values, its share, and has optimizer states only for them. sharing() says where the other ranks' values are
+// (range_values.h). The averaged gradients may be divided in the same way. Then each rank receives the mean of its
+// share (share()), or computes the mean from the memory in which all ranks' gradients lie (rows()).
 //
-// A range is a handle: copies refer to the same memory. It keeps the memory and the parameters alive.
+// A ParameterRange is a handle: copies refer to the same memory. It keeps the memory and the parameters alive.
 // Thread rule: as for a tensor, one thread at a time.
 #pragma once
 
@@ -38,29 +39,29 @@ class GradientRows;
 class GradientShare;
 class MemoryResource;
 
-// Boundaries of shares lie between blocks of this many elements.
+// The share of a rank consists of whole blocks of this many elements.
 using layout::kBlockElements;
 
 struct Segment {
   std::string name;                       // the module's name for the parameter: "conv1.weight"
   std::vector<std::string> aliases = {};  // further names of a tied parameter
   std::vector<std::int64_t> shape = {};
-  std::int64_t offset = 0;  // in elements
+  std::int64_t offset = 0;  // in elements, from the begin of the buffer
   std::int64_t numel = 0;
-  at::Tensor parameter;  // the module's own tensor, a view into `values`
+  at::Tensor parameter;  // the module's own tensor, which is a view into `values`
 };
 
 class ParameterRange {
  public:
-  // The memory of a range (flat_parameters.h makes ranges).
+  // The memory of a range. FlatParameters (flat_parameters.h) creates it.
   struct Memory {
     at::Tensor values = {};
     at::Tensor gradients = {};
-    std::shared_ptr<RangeValues> sharing = {};  // null: the range is not sharded
+    std::shared_ptr<RangeValues> sharing = {};  // null means that the range is not sharded
     std::shared_ptr<GradientRows> rows = {};
     std::shared_ptr<GradientShare> share = {};
-    std::shared_ptr<MemoryResource> resource = {};  // null: a resource of its own
-    layout::Residence states = {};                  // where make_twin() puts states
+    std::shared_ptr<MemoryResource> resource = {};  // null: the range creates one
+    layout::Residence states = {};                  // the kind of memory that make_twin() takes
   };
   ParameterRange(Memory memory, std::vector<Segment> segments);
 
@@ -71,58 +72,61 @@ class ParameterRange {
   // The number of the parameters' elements, without spare elements.
   std::int64_t numel() const;
 
-  // The elements of the flat buffers that this rank changes; all elements if the range is not sharded.
+  // This rank changes the elements [begin(), end()) of the flat buffers. These are all elements if the range is not
+  // sharded.
   std::int64_t begin() const { return begin_; }
   std::int64_t end() const { return end_; }
   at::Tensor own_part(const at::Tensor& flat) const { return flat.narrow(0, begin_, end_ - begin_); }
-  // The part of a segment that lies within [begin(), end()); it may be empty.
+  // The part of a segment that lies within [begin(), end()). The part may be empty.
   layout::Part part_of(const Segment& segment) const;
 
-  // Whether ranks shard the range, and whether its values are in memory that all ranks share.
+  // is_divided(): whether ranks shard the range. is_common(): whether all ranks share the memory of its values.
   bool is_divided() const { return sharing().shares().has_value(); }
   bool is_common() const { return sharing().is_common(); }
-  // Which ranks shard the range, and how each rank sees the other ranks' changes.
+  // Which ranks shard the range, and how each of these ranks sees the changes that the others make.
   RangeValues& sharing() const { return *memory_->sharing; }
-  // Tells this rank that values in common memory were changed on purpose. Every rank calls it after the change and a
-  // barrier. Optimizers and averages of reigen::optim call it. If one rank changes values by hand, all ranks must call
-  // it.
+  // If all ranks share the memory of the values, data_parallel() checks that only code that calls note_change() has
+  // changed them. Every rank must call note_change() after a change and a barrier, even if only one rank made the
+  // change. The optimizers and averages of reigen::optim call it.
   void note_change() const { sharing().note_change(); }
 
-  // If each rank gets only its share of the averaged gradients, one of these two is set. rows(): the rank computes its
-  // share from memory in which all ranks' gradients lie. share(): the ranks send each other gradients. Otherwise both
-  // are null.
+  // If each rank gets only its share of the averaged gradients, either rows() or share() is not null. With rows() the
+  // rank computes its share from memory in which all ranks' gradients lie. With share() the ranks send each other
+  // gradients. If every rank gets all averaged gradients, both are null.
   const std::shared_ptr<GradientRows>& rows() const { return memory_->rows; }
   const std::shared_ptr<GradientShare>& share() const { return memory_->share; }
   bool divides_averages() const { return rows() != nullptr || share() != nullptr; }
 
-  // Zeros in the layout of `values`, for optimizer states. If the range is divided among ranks, each rank uses only
-  // own_part() of the result. If the values are in memory that all ranks share, the twin is too, and the call is
-  // collective; otherwise only own_part() takes memory.
+  // Returns a tensor of zeros with as many elements as `values`, for an optimizer state. If the range is divided among
+  // ranks, each rank uses only own_part() of the tensor. If all ranks share the memory of the values, they also share
+  // the memory of this tensor, and make_twin() is collective. Otherwise only own_part() of the tensor takes memory.
   at::Tensor make_twin(at::ScalarType type) const;
   MemoryResource& resource() const { return *memory_->resource; }
 
-  // True if the segment has a gradient.
+  // True if the `.grad` of the segment's parameter is defined.
   bool is_active(std::size_t segment) const;
-  // The buffer of which gradient_slot() returns views.
+  // The buffer in which gradients lie. gradient_slot() returns views of this buffer, or of a spare block
+  // (take_gradient()).
   const at::Tensor& gradient_flat() const;
-  // True if the segment has a gradient that lies in its slot.
+  // True if `.grad` is defined and lies in gradient_slot().
   bool is_in_place(std::size_t segment) const;
-  // The place of the segment's gradient, with the parameter's shape. Its contents count only when is_in_place().
+  // The segment's slot: a tensor of the parameter's shape in the memory that is reserved for its gradient. The slot
+  // contains the gradient only if is_in_place() is true.
   const at::Tensor& gradient_slot(std::size_t segment) const { return (*slots_)[segment]; }
 
-  // Makes the segment's gradient lie in its slot: copies it there and rebinds `.grad`, so that the original tensor is
-  // freed. Does nothing if the gradient is there already. It costs one pass at most. Accepts any strides, sparse
-  // gradients, and gradients with a graph (the graph is lost). Throws InvalidArgument when the gradient's shape is not
-  // the parameter's.
+  // Copies the segment's gradient into its slot, and lets `.grad` refer to the slot, so that the original tensor is
+  // freed. Does nothing if the gradient lies in the slot already, or if `.grad` is undefined. It costs one pass at
+  // most. Accepts any strides, sparse gradients, and gradients with a graph (the graph is lost). Throws InvalidArgument
+  // when the gradient does not have the parameter's shape.
   void gather_gradient(std::size_t segment) const;
   // As gather_gradient(), for a gradient that a backward has just made. If the gradient lies in a spare block, it is
-  // not copied: the block becomes the slot. After it, the ranks must exchange the places of their gradients before the
-  // next step (GradientRows).
+  // not copied: the block becomes the slot, and the old slot becomes the spare block. After take_gradient(), the ranks
+  // must tell each other the places of their gradients before the next step (GradientRows).
   void take_gradient(std::size_t segment) const;
-  void gather_gradients() const;  // of all active segments
+  void gather_gradients() const;  // calls gather_gradient() for every segment
 
-  // `.grad` = undefined for every parameter, so the next backward has no old gradients to add to, and nothing is
-  // zeroed.
+  // Makes the `.grad` of every parameter undefined. So the next backward has no old gradients to add to, and no memory
+  // needs to be zeroed.
   void drop_gradients() const;
 
  private:

@@ -1,5 +1,5 @@
-// Converts named tensors to and from the pieces of checkpoints. The code of checkpoints (reigen/checkpoint/) does not
-// use LibTorch.
+// Writes tensors to checkpoints and reads them from checkpoints. A checkpoint::Piece describes the bytes of a tensor,
+// or of a part of it, without LibTorch, because the code in reigen/checkpoint/ does not use LibTorch.
 //
 //   const Pieces model(tensors_of(module));
 //   checkpoint::save("run/checkpoints", {.step = 100}, {{"model", model.pieces()}}, 3, world);
@@ -20,10 +20,10 @@
 
 namespace reigen::tensor {
 
-// The tensors that a rank gives to a checkpoint: whole tensors, or the part that the rank has. Contiguous tensors are
-// not copied: their memory must not change until the checkpoint is written or copied. Other tensors, and those of a
-// GPU, are copied. Throws InvalidArgument for an element type that files do not have, and for sharded weights that are
-// not gathered.
+// The pieces that a rank writes into a checkpoint. Each piece is a whole tensor, or the part of it that the rank has.
+// Contiguous tensors on the CPU are not copied. So their memory must not change until the checkpoint is written or has
+// copied them. All other tensors are copied. Throws InvalidArgument for an element type that the files do not have, and
+// for sharded weights that are not gathered.
 class Pieces {
  public:
   explicit Pieces(const std::vector<NamedTensor>& tensors);
@@ -34,15 +34,16 @@ class Pieces {
   std::vector<checkpoint::Piece> pieces_;
 };
 
-// Reads into tensors[i], in place, the group's tensor of the same name, or the part of it that this rank has. Throws
-// DataError naming the first tensor that is missing, unknown or of another shape or type. Throws InvalidArgument for
-// sharded weights that are gathered unit by unit (use data_parallel's load() for these). In both cases nothing is
-// changed.
+// For each tensors[i], reads the tensor of the same name in the checkpoint's `group` into the memory of tensors[i]. If
+// this rank has only a part of the tensor, it reads only this part. Throws DataError if a tensor is missing, unknown,
+// or of another shape or type; the error names the first such tensor. Throws InvalidArgument for sharded weights that
+// are gathered and freed one unit at a time (use data_parallel's load() for them). In both cases nothing changes.
 void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors);
 
-// Reads all tensors of a group, whole, in the order of the manifest. Empty if there is no such group. If `own` contains
-// a part of a tensor, only this part is read, in place. Throws DataError if the tensor in the file has another shape or
-// type.
+// Reads all tensors of the checkpoint's `group`, in the order of the manifest. Returns an empty vector if the
+// checkpoint has no such group. Each tensor is read whole, with one exception: if `own` has an entry of the same name
+// with a part of the tensor, only this part is read, into the memory of that entry. Throws DataError if the entry has
+// another shape or type than the tensor in the file.
 std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group,
                                     const std::vector<NamedTensor>& own = {});
 

@@ -1,11 +1,11 @@
-// Says how the ranks among which a range of parameters is divided see each other's values. Each rank changes only its
-// own share:
+// A range is a flat buffer of parameters (parameter_range.h). If a range is divided among ranks, each rank changes only
+// its own share of the values. RangeValues says how the other ranks see these changes. There are four kinds:
 //
 //   kind       where the values are       what publish() does after a change of the own share
-//   own        on this rank; not sharded  nothing
-//   common     in memory of all ranks     nothing: all ranks see it after meet()
-//   exchanged  on this rank, whole        sends the share to all: (P-1)/P of the values are sent and received
-//   gathered   on this rank: its share    drops gathered copies, which have the old values
+//   own        on this rank, not divided  nothing
+//   common     in memory of all ranks     nothing: all ranks see the change after meet()
+//   exchanged  on this rank, whole        sends the share to all ranks: all_gather of the values
+//   gathered   on this rank, its share    drops the gathered copy, which has the old values
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -26,15 +26,15 @@ namespace reigen::tensor {
 
 class TransientFlat;
 
-// The shares of a flat buffer: rank q of `ranks` has elements [bounds[q], bounds[q + 1]). They do not overlap, and
-// cover the buffer.
+// The shares of a flat buffer: rank q of `ranks` has the elements [bounds[q], bounds[q + 1]). The shares do not
+// overlap, and together they are the whole buffer.
 struct Shares {
   Communicator ranks;
   std::vector<std::int64_t> bounds;
 
   std::int64_t begin() const { return bounds[static_cast<std::size_t>(ranks.rank())]; }
   std::int64_t end() const { return bounds[static_cast<std::size_t>(ranks.rank()) + 1]; }
-  // The number of elements of every share, for calls with blocks of different sizes (NAME_v()).
+  // The number of elements of every share, for calls like all_gather_v() that take blocks of different sizes.
   std::vector<std::size_t> sizes() const;
 };
 
@@ -42,27 +42,31 @@ class RangeValues {
  public:
   explicit RangeValues(std::optional<Shares> shares) : shares_(std::move(shares)) {}
   virtual ~RangeValues() = default;
-  RangeValues(const RangeValues&) = delete;  // each range has one, and copies of the range use the same
+  RangeValues(const RangeValues&) = delete;  // all copies of a range use the same object
   RangeValues& operator=(const RangeValues&) = delete;
 
-  const std::optional<Shares>& shares() const { return shares_; }  // not set: the range is not sharded
+  const std::optional<Shares>& shares() const { return shares_; }  // nullopt: the range is not sharded
   virtual bool is_common() const { return false; }
-  // The copy of all values that has memory only while it is gathered (transient_flat.h); null: there is no such copy.
+  // The copy of all values, for the kind "gathered". It has memory only while it is gathered (transient_flat.h). Null
+  // for the other kinds.
   virtual TransientFlat* whole() const { return nullptr; }
 
-  // Common values: waits until every rank has called it. Other values: does nothing. Throws as a barrier does. The
-  // argument, here and in publish(), is the tag of the calls that the function makes: their errors contain it.
+  // For the kind "common": waits until every rank has called meet(), and throws the errors of Communicator::barrier().
+  // For the other kinds it does nothing. The argument of meet() and of publish() is the tag of the calls that the
+  // function makes. The errors of these calls contain the tag.
   virtual void meet(const char*) {}
-  // Lets the other ranks see a change of this rank's share, as the table above says. Collective.
+  // Lets the other ranks see a change of this rank's share, as the table at the top of this file says. Collective.
   virtual void publish(const char*) {}
-  // Common values: tells this rank that the values were changed on purpose. is_unmodified() compares the first values
-  // of every parameter with the values at the last note_change().
+  // For the kind "common": every rank calls note_change() after a change that is allowed, for example an optimizer's
+  // step. is_unmodified() returns false if values have changed since the last note_change(). It checks only the first
+  // 64 bytes of every parameter.
   virtual void note_change() {}
   virtual bool is_unmodified() const { return true; }
 
-  // Runs `calls`, an exchange between the ranks that shard the range. Does nothing if the range is not sharded.
+  // Runs `calls`, which makes calls in the group of the ranks that shard the range. Does nothing if the range is not
+  // sharded.
   void exchange(const std::function<void(const Communicator& ranks)>& calls);
-  // How long this rank has spent in meet(), publish() and exchange().
+  // How many seconds this rank has spent so far in meet(), publish() and exchange().
   double seconds_met() const { return seconds_met_; }
 
  private:

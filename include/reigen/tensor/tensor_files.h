@@ -24,9 +24,10 @@ namespace reigen::tensor {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
-  // Set if ranks shard the tensor: the part that this rank has. Then `tensor` is the part's box, and only its elements
-  // [first, first + count) are used. For a flat share the box is the whole tensor. For a tensor-parallel shard the box
-  // is smaller, and `shape` is the shape of the whole tensor.
+  // If ranks shard the tensor, `part` says which part this rank has. A part is a box (a rectangular block) of the whole
+  // tensor, or consecutive elements of a box. `tensor` then is the box, and only the elements [part->first, part->first
+  // + part->count) of it are used. If the tensor is divided as a flat buffer, the box is the whole tensor. With tensor
+  // parallelism the box is smaller, and `shape` is the shape of the whole tensor.
   std::optional<layout::Part> part = {};
   layout::Shape shape = {};
 
@@ -35,22 +36,24 @@ struct NamedTensor {
   layout::Shape whole_shape() const { return part && !shape.empty() ? shape : layout::Shape(tensor.sizes().vec()); }
 };
 
-// The module's parameters, then its buffers, under the module's own names. The results are handles, not copies.
+// Returns the module's parameters and then its buffers, with the names that they have in the module. The tensors are
+// handles, not copies.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
-// The same, but for weights that are gathered unit by unit the result contains this rank's share.
+// The same, with one difference: for weights that are gathered and freed one unit at a time, the result contains this
+// rank's share.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
 
-// The file is written whole or not at all; the same tensors give the same bytes. Throws InvalidArgument for an element
-// type that the format does not have, and IoError.
+// Writes the whole file or no file. The same tensors give the same bytes. Throws InvalidArgument for an element type
+// that the format does not have, and IoError if the file cannot be written.
 format::FileHash write_tensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 
-// Reads all tensors of the file, in the order of the file. Throws IoError, and DataError (also for a tensor of a type
-// that LibTorch does not have: packed elements of 4 and 6 bits).
+// Reads all tensors of the file, in the order of the file. Throws IoError if the file cannot be read. Throws DataError
+// if the file is damaged, or if LibTorch does not have a tensor's type (packed elements of 4 or 6 bits).
 std::vector<NamedTensor> read_tensors(const std::filesystem::path& path);
 
-// Reads into tensors[i], in place, the file's tensor of the same name. Throws DataError naming the first tensor that is
-// missing, unknown or of another shape or type; in these cases nothing changes.
+// For each tensors[i], reads the file's tensor of the same name into the memory of tensors[i]. Throws DataError, and
+// changes nothing, if a tensor is missing, unknown, or of another shape or type. The error names the first such tensor.
 void read_tensors_into(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
 
 }  // namespace reigen::tensor

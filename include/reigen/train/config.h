@@ -1,5 +1,5 @@
-// The configuration of a training (config/config.h) under the names of namespace train, for a task or a program of
-// your own.
+// Gives the configuration of a training (config/config.h) names in namespace train, for a task or a program of your
+// own.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ using config::ParallelConfig;
 using config::RunConfig;
 using config::TrainConfig;
 
-// Calls config::read_command_line() and also checks run.stop_signals and run.stop_after. Throws InvalidArgument if one
-// of these two cannot be parsed, and the errors of read_command_line().
+// Calls config::read_command_line() and also checks the options run.stop_signals and run.stop_after. Throws
+// InvalidArgument if the value of one of these two cannot be parsed. Also throws the errors of read_command_line().
 CommandLine read_options(const Config& defaults, const std::vector<std::string>& arguments,
                          const Environment& environment);
 

@@ -1,5 +1,6 @@
 // The text task: each byte is a token, and the decoder of models/gpt.h learns to predict the next token. The loss is
-// the cross entropy over all targets except data::kIgnoredToken. The score counts tokens, not texts, as its samples.
+// the cross entropy over all targets except data::kIgnoredToken. The samples that the score counts are tokens, not
+// texts.
 // Thread rule: as for Task.
 #pragma once
 
@@ -18,12 +19,12 @@
 namespace reigen::train {
 
 struct GptTaskOptions {
-  std::string path = {};               // as data::read_corpus takes it; empty: data::own_documents
-  c10::ScalarType type = c10::kFloat;  // type of the weights; or kDouble
+  std::string path = {};               // file or folder for data::read_corpus; empty: data::own_documents
+  c10::ScalarType type = c10::kFloat;  // type of the weights: kFloat or kDouble
   bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
   std::uint64_t seed = 0;              // seed of the text that closing_words() generates
-  // As models::GptOptions. vocab 0 takes the number of different bytes in the text; a larger vocab makes a model with
-  // unused tokens.
+  // The options of the model. If vocab is 0, the model has one token for each different byte of the text. A larger
+  // vocab makes a model with unused tokens.
   models::GptOptions model = {.vocab = 0};
 };
 
@@ -32,7 +33,7 @@ class GptTask final : public Task {
   explicit GptTask(const GptTaskOptions& options = {});
 
   const std::string& name() const override;
-  models::Gpt& module() override;  // throws as training_data(); InvalidArgument for sizes that do not fit
+  models::Gpt& module() override;  // throws as training_data(), and InvalidArgument for wrong sizes
   std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
   data::DatasetPtr training_data() override;  // throws as data::read_corpus
@@ -40,7 +41,7 @@ class GptTask final : public Task {
   std::string kind_of_samples() const override;
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
   Scores score(const at::Tensor& input, const at::Tensor& target) override;
-  std::int64_t score_batch() const override { return 16; }  // one window alone has many predictions
+  std::int64_t score_batch() const override { return 16; }  // few, because each sample has many tokens
   std::string describe(const Scores& scores) const override;
   std::vector<std::pair<std::string, double>> more_figures(const Scores& scores) const override;
   std::string closing_words() override;

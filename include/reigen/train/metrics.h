@@ -1,11 +1,12 @@
-// The file metrics.jsonl: one JSON object a line. A line for each step has these keys, in this order (docs/files.md):
+// The file metrics.jsonl has one JSON object in each line. The line of a step has these keys, in this order
+// (docs/files.md):
 //   step, epoch, loss, lr, samples_per_s, step_ms, data_ms, forward_ms, backward_ms, comm_exposed_ms, optimizer_ms,
 //   time, then grad_norm if the norm of the gradients was computed, then skipped (true) if the step was skipped
-// A line for each validation comes after the line of the last step before it:
+// The line of a validation comes after the line of the last step before the validation. It has these keys:
 //   step, epoch, test_loss, test_accuracy, test_samples, the figures that the task adds, time
 // Losses are written with as many digits as identify the number, and as null if they are not finite. Lines are written
-// to the file at least once a second. While the disk is full, they are kept in memory. Thread rule: a writer belongs to
-// one thread.
+// to the file at least once a second. While the disk is full, the lines are kept in memory. Thread rule: a writer
+// belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct StepMetrics {
   double optimizer_ms = 0;
   std::optional<double> grad_norm = {};  // norm of all gradients, before clipping
   bool skipped = false;                  // no weight changed: a value was not finite, or the batch was left out
-  double time = 0;                       // wall clock: seconds since 1970 (UTC); 0: not written
+  double time = 0;                       // wall clock: seconds since 1970 (UTC); 0 is not written
 };
 
 struct ValidationMetrics {
@@ -63,9 +64,9 @@ class MetricsWriter {
 
   void write(const StepMetrics& metrics);
   void write(const ValidationMetrics& metrics);
-  void flush();  // throws IoError; lines that were not written are kept and tried again
+  void flush();  // throws IoError; the next write tries again to write the lines that are left
 
-  // The reason why lines are kept in memory and not in the file; empty if none are.
+  // The reason why lines are kept in memory and not written to the file; empty if no lines are kept.
   const std::string& trouble() const;
 
  private:

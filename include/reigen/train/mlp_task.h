@@ -18,9 +18,9 @@ namespace reigen::train {
 
 struct MlpTaskOptions {
   std::string path = {};               // folder of MNIST's IDX files; empty: the digits that data/digits.h draws
-  c10::ScalarType type = c10::kFloat;  // type of weights and inputs; or kDouble
+  c10::ScalarType type = c10::kFloat;  // type of weights and inputs: kFloat or kDouble
   bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
-  std::int64_t layers = 8;             // as models::MlpOptions
+  std::int64_t layers = 8;             // `layers` and `dim` are as in models::MlpOptions
   std::int64_t dim = 1024;
 };
 

@@ -27,7 +27,7 @@ namespace reigen::train {
 struct Recipe {
   std::string name = {};             // name in --help: "mnist"
   std::string summary = {};          // one line for --help
-  std::string data = {};             // what --data.path takes, as lines for --help; empty: no such option
+  std::string data = {};             // what --data.path accepts, as lines for --help; if empty, there is no such option
   Config defaults = {};              // may include options of your own in .model (config.h)
   std::int64_t batch_per_rank = 64;  // used when train.global_batch is not set
   // Makes the task; called once on every rank. If without_memory is true, the model may be made without memory for
@@ -36,9 +36,9 @@ struct Recipe {
   std::function<std::unique_ptr<Task>(const Config& config, bool without_memory)> make = {};
 };
 
-// Runs the whole program: reads the command line, becomes a rank or starts the ranks, trains, and returns an exit code
-// of base/error.h (exit code 75: stopped on request; the run can be resumed). Prints every error once for the whole job
-// and throws nothing.
+// Runs the whole program: reads the command line, becomes a rank or starts the ranks, and trains. Returns an exit code
+// of base/error.h; 75 means that the run was stopped on request and can be resumed. Prints every error once for the
+// whole job and throws nothing.
 int run(int argc, char** argv, const Recipe& recipe);
 
 // The same for a task type with a constructor from Config or a default constructor.

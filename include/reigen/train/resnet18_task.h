@@ -17,10 +17,10 @@
 namespace reigen::train {
 
 struct ResNet18TaskOptions {
-  std::string path = {};               // as data::image_folder takes it; empty: the pictures that data/pictures.h draws
-  c10::ScalarType type = c10::kFloat;  // type of weights and inputs; or kDouble
+  std::string path = {};               // folder for data::image_folder; empty: the pictures that data/pictures.h draws
+  c10::ScalarType type = c10::kFloat;  // type of weights and inputs: kFloat or kDouble
   bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
-  std::int64_t width = 64;             // as models::ResNet18Options
+  std::int64_t width = 64;             // `width` and `norm_batch` are as in models::ResNet18Options
   std::int64_t norm_batch = 32;
 };
 
@@ -41,7 +41,7 @@ class ResNet18Task final : public Task {
  private:
   ResNet18TaskOptions options_;
   std::int64_t classes_ = 0;  // number of classes; set when the training data are opened
-  std::string taken_;         // files that were taken from the folder; set at the same time
+  std::string taken_;         // the files that were taken from the folder, as text; set together with classes_
   std::unique_ptr<models::ResNet18> model_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;

@@ -30,7 +30,7 @@ struct StopOptions {
   // Signals that end the training after the current step. SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU stay ignored if they
   // were ignored when the process started (as under nohup).
   std::vector<int> signals = kStopSignals;
-  // Requests a stop this long after the start of the process, without any signal; 0: never.
+  // Requests a stop at this time after the start of the process, without any signal; 0 means never.
   std::chrono::milliseconds after = std::chrono::milliseconds(0);
   // Prints to stderr at once that a request was received. Set it on one rank of a job only; `reigen run` prints it
   // itself.
@@ -52,10 +52,12 @@ bool stop_requested();
 // Collective: one all_reduce of 4 bytes, which every rank must call equally often. Errors: those of an all_reduce.
 bool any_stop_requested(const Communicator& world);
 
-// Parses "int,term,usr1", in any case and with or without SIG; "none" means no signal. Throws InvalidArgument.
+// Parses "int,term,usr1", in upper or lower case, with or without SIG. "none" means no signal. Throws InvalidArgument
+// for any other text.
 std::vector<int> parse_stop_signals(const std::string& text);
 
-// Parses "90" (seconds), "90s", "45m", "3h50m", "1d2h", and Slurm's "3:50:00"; empty: 0. Throws InvalidArgument.
+// Parses "90" (seconds), "90s", "45m", "3h50m", "1d2h", and Slurm's "3:50:00". An empty text gives 0. Throws
+// InvalidArgument for any other text.
 std::chrono::milliseconds parse_stop_time(const std::string& text);
 
 }  // namespace reigen::train

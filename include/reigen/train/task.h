@@ -1,4 +1,5 @@
-// A task consists of a model, its data, its loss and its score. It knows nothing of ranks, batches or files.
+// A task consists of a model, its data, its loss and its score. The trainer divides the data among ranks and batches,
+// and writes the files of the run.
 //
 //   struct Mine : reigen::train::Task { ... };
 //   Mine task;
@@ -27,7 +28,7 @@ namespace reigen::train {
 // Sums over samples (or over tokens, if the model predicts tokens). The sums of batches and ranks can be added up.
 struct Scores {
   double loss_sum = 0;
-  std::optional<std::int64_t> correct = {};  // not set: no accuracy is shown, for example for a regression
+  std::optional<std::int64_t> correct = {};  // not set if there is no accuracy, for example for a regression
   std::int64_t count = 0;
 
   double loss() const { return count > 0 ? loss_sum / static_cast<double>(count) : 0.0; }
@@ -46,19 +47,19 @@ class Task {
 
   virtual const std::string& name() const = 0;  // for messages and names of directories: "mnist"
 
-  // Returns the same module each time. It may read the data first, because the number of classes can decide the
+  // Returns the same module each time. The first call may read the data, because the number of classes can decide the
   // model's size.
   virtual torch::nn::Module& module() = 0;
 
-  // The units of the module, in the order in which its forward calls them. train.activation_checkpoint and sharding
-  // of the parameters work unit by unit. Empty: the module is not made of units.
+  // The units of the module (nn/unit.h), in the order in which its forward calls them. train.activation_checkpoint and
+  // sharding of the parameters work unit by unit. An empty result means that the module is not made of units.
   virtual std::vector<nn::Unit> units() { return {}; }
 
   // Sets the initial values. They depend on the seed and the parameters' names alone. The default is nn::initialize.
   virtual void initialize(std::uint64_t seed);
 
-  // The first call opens the data; later calls are possible. test_data() is called before the first step, so that a
-  // damaged file is found early.
+  // The first call opens the data; more calls may follow. The trainer calls test_data() before the first step, so that
+  // a damaged file is found early.
   virtual data::DatasetPtr training_data() = 0;
   virtual data::DatasetPtr test_data() = 0;
 
@@ -86,8 +87,8 @@ class Task {
   // Further figures of a score for summary.json, besides test_accuracy (if there is one), test_loss and test_samples.
   virtual std::vector<std::pair<std::string, double>> more_figures(const Scores& scores) const;
 
-  // A text that rank 0 prints at the end of a run, for example text that the model generates; empty: nothing. Called
-  // without gradients and in eval mode.
+  // A text that rank 0 prints at the end of a run, for example text that the model generates. An empty text is not
+  // printed. The trainer calls this function without gradients and in eval mode.
   virtual std::string closing_words() { return {}; }
 };
 

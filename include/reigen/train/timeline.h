@@ -5,17 +5,17 @@
 //   for (...) {
 //     { auto span = timeline.span("forward"); loss = ...; }
 //     { auto span = timeline.span("backward"); loss.backward(); }
-//     timeline.add_communication(parallel.last_buckets());   // outside of the measured spans: it takes about 1 ms
+//     timeline.add_communication(parallel.last_buckets());   // not inside a span, because it takes about 1 ms
 //   }
 //   timeline.write("trace.json");                            // every rank; rank 0 writes
 //
-// Each rank is shown as a process. Its first row holds the spans, with the waits for buckets inside backward. The
-// rows below hold the calls of its communicator while they are in flight, each with its name, the caller's tag and
-// its bytes.
+// Each rank is shown as a process. The first row of a rank shows its spans, and inside backward the waits for buckets.
+// The rows below show the calls of the rank's communicator while they are in flight, each with its name, the caller's
+// tag and its bytes.
 //
 // Times come from the machine's clock. If a rank is on another machine than rank 0 (its kernel has another boot id),
-// its times are corrected by the difference of the two clocks. The difference is measured by 32 round trips, of which
-// the shortest counts; the error is at most half of the shortest round trip.
+// its times are corrected by the difference of the two clocks. The difference is measured by 32 round trips. The
+// shortest round trip counts; the error is at most half of its time.
 //
 // Trace Event Format, complete events: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 // Thread rule: one thread at a time.
@@ -35,7 +35,7 @@ namespace reigen::train {
 
 class Timeline {
  public:
-  // Starts an empty timeline. It does not contain earlier calls of the communicator. Local.
+  // Starts an empty timeline, without earlier calls of the communicator. Does not communicate.
   explicit Timeline(Communicator world);
 
   // The current time in nanoseconds since 1970.
@@ -94,7 +94,7 @@ class Timeline {
   std::vector<Event> spans_;
   std::vector<Event> calls_;
   std::vector<std::vector<parallel::BucketTimes>> buckets_;  // one entry for each step
-  std::set<std::uint64_t> taken_;                            // numbers of the calls that were added or came before
+  std::set<std::uint64_t> taken_;                            // numbers of calls that were added or came earlier
 };
 
 }  // namespace reigen::train

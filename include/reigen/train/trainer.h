@@ -1,6 +1,6 @@
 // The training loop. It uses only public parts of other folders, so a program can have an equally good loop of its own
-// (examples/mnist_ddp.cc). The loop adds the files of the run, metrics, progress, validation, checkpoints and resuming
-// from them, a clean stop, and errors that are the same on all ranks.
+// (examples/mnist_ddp.cc). Besides the steps, the loop does these things: it writes the files of the run, metrics and
+// progress, validates, saves checkpoints, resumes from them, stops cleanly, and throws the same errors on all ranks.
 //
 // The loss of a step is the mean over the global batch: sum over ranks of loss_r · n_r / sum of n_r, added in fp64
 // and in rank order. n_r is the number of terms of the rank's samples (Dataset::terms): samples, or the valid tokens
@@ -26,9 +26,9 @@ namespace reigen::train {
 struct TrainerOptions {
   Config config = {};                                  // the same on every rank
   std::int64_t batch_per_rank = 64;                    // used when train.global_batch is not set
-  std::function<bool()> stop_requested = {};           // called once a step; true on any rank: all ranks save and stop
+  std::function<bool()> stop_requested = {};           // called once a step; true on any rank stops all ranks
   std::function<void(const std::string&)> write = {};  // receives rank 0's output; empty: stdout
-  int columns = 0;                                     // width of the terminal, to show a bar; 0: plain lines
+  int columns = 0;                                     // width of the terminal, for a progress bar; 0: plain lines
   std::string resume_command = {};                     // shown to the user when the run was stopped
 };
 

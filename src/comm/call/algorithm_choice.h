@@ -1,9 +1,10 @@
-// Chooses the algorithm that runs an operation: by the user's rules (GroupOptions::algorithms), else by default.
+// Chooses the algorithm that runs an operation: by the user's rules (GroupOptions::algorithms), or the default
+// algorithm if no rule fits.
 //
 // Rules have the form OPERATION:ALGORITHM[@>SIZE | @<SIZE] and are separated by commas, for example
-// "all_reduce:ring,broadcast:ring@>1M,broadcast:tree". The first rule that fits the call and whose algorithm can run
-// wins. SIZE is the size of the whole array in bytes. For an operation on blocks it is the size of all blocks together,
-// whether or not the blocks have the same size.
+// "all_reduce:ring,broadcast:ring@>1M,broadcast:tree". Of the rules that fit a call and whose algorithm can run, the
+// first one decides. SIZE is the size of the whole array in bytes. For an operation on blocks it is the size of all
+// blocks together, whether or not the blocks have the same size.
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -19,8 +20,9 @@
 
 namespace reigen::comm {
 
-// A backend takes its algorithms from one family or from both (BackendEntry::families). An AlgorithmChoice is for one
-// family, and ignores rules that name an algorithm of the other family.
+// A family is the set of algorithms that the backend tcp or shared_memory defines. A backend uses algorithms of one
+// family or of both (BackendEntry::families). An AlgorithmChoice is for one family, and ignores rules that name an
+// algorithm of the other family.
 enum class Family : std::uint8_t { kTcp, kSharedMemory };
 
 const char* name_of(Family family);  // "tcp" or "shared_memory": the backend that defines the family
@@ -35,14 +37,15 @@ inline constexpr std::array kRuledKinds = {
 // The names of the algorithms of an operation, as rules use them.
 std::vector<std::string> algorithm_names(Family family, OperationKind kind);
 
-// This word in place of rules means the rules that `reigen tune` has found (tuning/tuned.h).
+// The text that stands for the rules that `reigen tune` has found (tuning/tuned.h).
 inline constexpr const char* kTuned = "tuned";
 
 // Throws InvalidArgument, listing the valid names, for an operation or an algorithm that none of the families has.
 // `families`: the families of the group's backend (BackendEntry::families).
 void check_algorithms(const std::string& rules, std::span<const Family> families);
 
-// The SIZE of a call, as rules count it. For all_to_all_v it is 0, because no rank knows the whole size.
+// The size of a call that is compared with the SIZE of a rule. For all_to_all_v it is 0, because no rank knows the size
+// of all blocks.
 std::size_t whole_bytes(const Call& call, int ranks);
 
 class AlgorithmChoice {
@@ -50,7 +53,7 @@ class AlgorithmChoice {
   struct Rule {
     std::string text;
     std::uint8_t place = 0;  // index of the algorithm in algorithm_names()
-    std::size_t least = 0;   // bytes, inclusive
+    std::size_t least = 0;   // the rule fits calls of `least` to `most` bytes
     std::size_t most = SIZE_MAX;
   };
 
@@ -62,7 +65,8 @@ class AlgorithmChoice {
   const std::vector<Rule>& rules(OperationKind kind) const {
     return by_kind_[static_cast<std::size_t>(even_kind(kind))];
   }
-  // Returns the first rule that fits, or null. Bit i of `possible`: the i-th algorithm can run.
+  // Returns the first rule that fits and whose algorithm can run, or null if there is none. Bit i of `possible` says
+  // that the i-th algorithm can run.
   const Rule* find(OperationKind kind, std::size_t bytes, std::uint32_t possible = UINT32_MAX) const;
 
  private:
@@ -71,7 +75,7 @@ class AlgorithmChoice {
   std::array<std::vector<Rule>, kRuledKinds.size()> by_kind_;
 };
 
-// The algorithm of the family tcp for an operation: the choice of the rules, else the usual algorithm.
+// The algorithm of the family tcp for an operation: the one that the rules choose, or the default if no rule fits.
 const schedule::Algorithm& choose_schedule(const AlgorithmChoice& choice, OperationKind kind, std::size_t bytes,
                                            int ranks);
 

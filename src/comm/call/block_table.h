@@ -1,5 +1,6 @@
-// A table of the memory blocks that were handed out. With it a call can keep alive the block in which its buffer lies.
-// Thread rule: any thread. The table lives as long as the blocks that it handed out.
+// A table of the memory blocks that allocate() has returned. With it a call can keep alive the block in which its
+// buffer lies.
+// Thread rule: any thread. The table lives as long as the blocks that were added to it.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,8 @@ class BlockTable : public std::enable_shared_from_this<BlockTable> {
   // Adds the block to the table and returns a pointer to it. The block leaves the table when the last owner of that
   // pointer drops it.
   std::shared_ptr<void> add(std::shared_ptr<void> block, std::size_t bytes);
-  // The block in which `pointer` lies; it stays alive as long as the result. Null for other memory.
+  // Returns the block in which `pointer` lies, and keeps it alive as long as the result exists. Returns null if
+  // `pointer` lies in other memory.
   std::shared_ptr<void> hold(const void* pointer) const;
 
  private:
@@ -24,7 +26,7 @@ class BlockTable : public std::enable_shared_from_this<BlockTable> {
   };
 
   mutable std::mutex mutex_;
-  std::map<const std::byte*, Entry> entries_;  // by their first byte
+  std::map<const std::byte*, Entry> entries_;  // by the address of the block's first byte
 };
 
 }  // namespace reigen::comm

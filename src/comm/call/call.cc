@@ -106,8 +106,8 @@ Extent extent_of(const Call& call, int rank, int size) {
 
 namespace {
 
-// Whether the buffers of an in-place call lie as the operation allows: the smaller buffer at the right place in the
-// larger one.
+// Whether the buffers lie as an in-place call requires: the smaller buffer is this rank's block of the larger buffer,
+// or the two are the same buffer.
 bool is_in_place(const Call& call, const Extent& extent, int rank) {
   const auto* input = static_cast<const std::byte*>(call.input);
   const auto* output = static_cast<const std::byte*>(call.output);

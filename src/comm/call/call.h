@@ -37,7 +37,7 @@ const char* name_of(OperationKind kind);
 // blocks of one size (kAllGather).
 OperationKind even_kind(OperationKind kind);
 inline bool is_uneven(OperationKind kind) { return even_kind(kind) != kind; }
-// Whether only two ranks take part (send, recv); the other ranks of the group do not know of the call.
+// Whether only two ranks take part (send, recv). The other ranks of the group do not make the call.
 inline bool is_between_two(OperationKind kind) { return kind == OperationKind::kSend || kind == OperationKind::kRecv; }
 bool reduces(OperationKind kind);
 bool has_root(OperationKind kind);
@@ -55,21 +55,22 @@ struct Call {
   OperationKind kind = OperationKind::kBarrier;
   const void* input = nullptr;
   void* output = nullptr;
-  std::size_t count = 0;  // elements of one block, which one rank gives to or gets from another rank; uneven: 0
+  std::size_t count = 0;  // `count` of the Communicator's function, in elements; 0 in an uneven operation
   DataType type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;  // in a send or recv: the other rank
   std::string tag = {};
-  Stream after = {};                      // a device's stream: the call begins after the work that is on it now
-  std::shared_ptr<Before> before = {};    // a mark of that work (Backend::mark), if the host must wait for it
+  Stream after = {};                      // the call begins after the work on this stream (CallOptions::after)
+  std::shared_ptr<Before> before = {};    // marks that work (Backend::mark), if the host must wait for it
   double factor = 1;                      // for sums: multiplies this rank's input
-  std::vector<std::size_t> counts = {};   // uneven: counts[q] is the size of rank q's block, in elements
-  std::vector<std::size_t> arrives = {};  // all_to_all_v: elements from rank q; counts[q]: elements to rank q
+  std::vector<std::size_t> counts = {};   // uneven operations: counts[q] is the number of elements of rank q's block
+  std::vector<std::size_t> arrives = {};  // all_to_all_v: arrives[q] elements come from rank q, counts[q] go to it
 
   std::size_t bytes() const { return count * size_of(type); }
 };
 
-// Elements that a rank reads from its input and writes to its output; 0: the pointer may be null.
+// The number of elements that a rank reads from its input, and the number that it writes to its output. If a number is
+// 0, the pointer to that buffer may be null.
 struct Extent {
   std::size_t input = 0;
   std::size_t output = 0;
@@ -81,8 +82,8 @@ Extent extent_of(const Call& call, int rank, int size);
 std::size_t begin_of(const std::vector<std::size_t>& counts, int index);
 
 // A digest of the block sizes of an uneven call, which ranks compare instead of all sizes. It is empty for a call with
-// blocks of one size. It is also empty for all_to_all_v, in which each pair of ranks compares the sizes of the blocks
-// between the two.
+// blocks of one size. It is also empty for all_to_all_v: there each pair of ranks compares the sizes of the two blocks
+// that it exchanges.
 inline constexpr std::size_t kCountsShown = 4;  // counts shown in messages; the others are compared by their hash
 struct CountsDigest {
   std::uint64_t total = 0;
@@ -92,7 +93,7 @@ struct CountsDigest {
   bool operator==(const CountsDigest&) const = default;
 };
 CountsDigest digest_of(const Call& call);
-std::string describe(const CountsDigest& counts);  // " in blocks of 3, 4, 5, 6, ...", or nothing
+std::string describe(const CountsDigest& counts);  // " in blocks of 3, 4, 5, 6, ...", or an empty text
 
 // Throws InvalidArgument for null pointers, buffers that overlap in another way than "in place", a root outside the
 // group, counts that overflow, another number of counts than ranks, a reduction that the type does not have, and a

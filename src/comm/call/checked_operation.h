@@ -1,4 +1,4 @@
-// An operation that checks the ranks for which it waits. The check_peers() of a backend calls it.
+// An operation that checks the ranks for which it waits. Backend::check_peers() calls its check_peers().
 #pragma once
 
 #include <chrono>

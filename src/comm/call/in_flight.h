@@ -1,8 +1,8 @@
 // The calls of a group that are in flight, for backends that run several calls at the same time.
 //
-// Calls begin and complete in their order. If one of two calls writes memory of this rank that the other one uses, the
-// second call begins after the first is complete. The other ranks need not know of this, because every rank runs the
-// calls in the same order.
+// Calls begin and complete in the order in which they were made. If one of two calls writes memory of this rank that
+// the other call uses, the later call begins after the earlier one is complete. The other ranks need no message about
+// this, because every rank runs the calls in the same order.
 // Thread rule: only the driver thread.
 #pragma once
 
@@ -19,7 +19,8 @@ class InFlight {
   // `most`: the largest number of calls in flight.
   InFlight(int rank, int size, std::size_t most) : rank_(rank), size_(size), most_(most) {}
 
-  // Begins call number `sequence`, which is in flight from here on. Returns false while the call may not begin.
+  // Begins call number `sequence`, which is then in flight. Returns false, and begins nothing, while the call may not
+  // begin.
   bool try_begin(const Call& call, std::uint64_t sequence);
   bool is_first(std::uint64_t sequence) const { return completed_ == sequence; }
   void complete_first();
@@ -42,7 +43,7 @@ class InFlight {
   const int size_;
   const std::size_t most_;
   std::uint64_t completed_ = 0;
-  std::deque<Touched> begun_;  // of the calls in flight, in their order
+  std::deque<Touched> begun_;  // the memory of each call in flight, oldest call first
 };
 
 }  // namespace reigen::comm

@@ -12,11 +12,12 @@ struct MemoryOfGroup {
   const std::string& name;
   int rank = 0;
   int size = 1;
-  Device device = {};  // whose memory the group's calls can use besides the host's; cpu: none
+  Device device = {};  // the GPU whose memory the group's calls can use; cpu if there is none
 };
 
-// Whether the call is on the device's memory. The call's buffers decide this. For a call without buffers, its stream
-// decides. Throws InvalidArgument for buffers in both kinds of memory, and for memory or a stream of another device.
+// Whether the call is on the device's memory. The location of the call's buffers decides this. For a call without
+// buffers, the device of the stream Call::after decides. Throws InvalidArgument for buffers in both kinds of memory,
+// and for memory or a stream of another device.
 bool is_of_device(const Call& call, const MemoryOfGroup& group);
 
 // Throws InvalidArgument unless the stream belongs to the device or to the cpu. `what` names the operation.

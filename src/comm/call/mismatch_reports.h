@@ -1,4 +1,4 @@
-// The messages about calls that do not match, which are the same for all backends.
+// The texts of errors about calls that do not match. They are the same for all backends.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct RankCall {
   int rank = 0;
   CallSignature call = {};
 };
-// The text of a CollectiveMismatch between two ranks. `differs` names the part of the calls that differs.
+// The text of a CollectiveMismatch between two ranks. `differs` says what differs, for example "count".
 std::string calls_differ(const std::string& group, std::uint64_t sequence, const std::string& differs,
                          const RankCall& first, const RankCall& other);
 
@@ -29,7 +29,7 @@ struct Exchange {
 };
 [[noreturn]] void throw_exchange_differs(const std::string& group, std::uint64_t sequence, const Exchange& exchange);
 
-// "[send] rank 0 of 4 group "world" message #2 to rank 1 (3 float32 "activations")".
+// A send or recv as text: "[send] rank 0 of 4 group "world" message #2 to rank 1 (3 float32 "activations")".
 std::string describe_message(const GroupOptions& group, std::uint64_t number, const Call& call);
 
 // A message as the sending rank described it.

@@ -12,8 +12,8 @@ namespace reigen::comm::request {
 
 using Counts = std::span<const std::size_t>;
 
-// Sets the options of a call; Options is CallOptions or StartOptions. Returns `call` itself, to be used in the same
-// expression, because every copy takes noticeable time in a call of a few bytes.
+// Sets the options of a call; Options is CallOptions or StartOptions. Returns a reference to `call`, which must be used
+// in the same expression. A copy would take noticeable time in a call of a few bytes.
 template <class Options>
 Call&& with(Call&& call, const Options& options) {
   if (!options.tag.empty()) call.tag = options.tag;

@@ -46,7 +46,7 @@ std::string what_differs(const CallSignature& a, const CallSignature& b) {
   return a.tag == b.tag ? "" : "tag";
 }
 
-// The last two steps mix the hash, so that one changed bit changes bits everywhere in it.
+// The last two lines mix the bits of the hash, so that one changed bit changes bits in all parts of the hash.
 std::uint64_t hash_of(const CallSignature& call, std::uint64_t sequence) {
   std::uint64_t hash = base::fnv1a(fmt::format("{} {}", sequence, encode(call)));
   hash = (hash ^ (hash >> 31)) * 0x9e3779b97f4a7c15ULL;

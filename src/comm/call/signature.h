@@ -1,6 +1,6 @@
-// A call as other ranks see it. Ranks compare signatures, name them in messages, hash them and send them through the
-// store. Every backend compares calls by the content of a signature. A backend that keeps calls in a layout of its own
-// makes signatures only when two calls differ.
+// The properties of a call that other ranks compare with their own call. Ranks compare signatures, print them in
+// errors, hash them and send them through the store. Every backend compares the properties that a signature contains. A
+// backend that keeps these properties in a form of its own makes signatures only when two calls differ.
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -28,15 +28,15 @@ struct CallSignature {
 static_assert(sizeof(CallSignature) == 112 && std::is_trivially_copyable_v<CallSignature>,
               "the same on every machine of a job");
 
-// A line break in the tag becomes a space: a signature is a line of text.
+// A line break in the tag becomes a space, because encode() makes one line of text.
 CallSignature signature_of(const Call& call);
 
 // The call as text for users: "all_reduce(100 float32, sum) \"step 3\"".
 std::string describe(const CallSignature& call);
-// The first part that differs: "operation", "counts", "count", "type", "reduction", "root" or "tag"; empty if none
-// does.
+// Names the first property that differs: "operation", "counts", "count", "type", "reduction", "root" or "tag". Empty if
+// the signatures are equal.
 std::string what_differs(const CallSignature& a, const CallSignature& b);
-// Equal for equal calls with equal sequence numbers; almost certainly different otherwise.
+// The hash is equal for equal calls with equal sequence numbers. Otherwise it is almost certainly different.
 std::uint64_t hash_of(const CallSignature& call, std::uint64_t sequence);
 
 // Encodes a signature as one line of text without the newline, and decodes it.

@@ -1,5 +1,5 @@
-// The tag of a call (CallOptions::tag) in a fixed number of bytes. It is a part of pages that ranks share, of headers
-// that are sent before data, and of signatures.
+// The tag of a call (CallOptions::tag) in a fixed number of bytes. A Tag is a member of the pages of shared memory
+// through which ranks talk, of the headers of messages, and of signatures.
 // Thread rule: values, freely copied between threads.
 #pragma once
 
@@ -18,8 +18,8 @@ class Tag {
   Tag() = default;
   explicit Tag(std::string_view text) { assign(text); }
 
-  // Writes only the bytes of the text and its terminating zero: in a page that other ranks read, each cache line that
-  // is written costs time.
+  // Writes only the bytes of the text and its terminating zero. In shared memory that other ranks read, each written
+  // cache line costs time.
   void assign(std::string_view text) {
     const std::size_t length = std::min(text.size(), kLongestTag);
     std::memcpy(characters_.data(), text.data(), length);
@@ -28,7 +28,7 @@ class Tag {
   // Makes the tag fit into one line of text.
   void replace_line_breaks() { std::replace(characters_.begin(), characters_.end(), '\n', ' '); }
   bool empty() const { return characters_[0] == '\0'; }
-  // At most kLongestTag characters, even if another rank wrote the tag without a terminating zero.
+  // Returns at most kLongestTag characters, even if another rank wrote the tag without a terminating zero.
   std::string_view text() const { return {characters_.data(), ::strnlen(characters_.data(), kLongestTag)}; }
 
   friend bool operator==(const Tag& a, const Tag& b) {

@@ -13,12 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kIdle = 500ms;     // interval between talks while this rank does not wait
-constexpr auto kAnswer = 100ms;   // interval for a time after any rank has called for attention
+constexpr auto kIdle = 500ms;     // interval between two talks to the store while this rank does not wait
+constexpr auto kAnswer = 100ms;   // interval for a time after any rank has called for attention (store_control.h)
 constexpr auto kWatch = 50ms;     // interval while this rank waits
-constexpr auto kHurry = 5ms;      // interval if the calls differ: all ranks write their last calls
-constexpr auto kAskAgain = 1s;    // a waiting rank calls for attention this often; each call for it holds twice as long
-constexpr auto kPairCost = 20us;  // the store's time for each pair of ranks, because all ranks may wait at once
+constexpr auto kHurry = 5ms;      // interval if the ranks made different calls, to find these soon
+constexpr auto kAskAgain = 1s;    // a waiting rank calls for attention this often; the others answer for twice as long
+constexpr auto kPairCost = 20us;  // the store's time per pair of ranks: all ranks may read all states at once
 constexpr auto kWatchMost = 5s;
 
 }  // namespace
@@ -158,8 +158,7 @@ void Channel::read_states() {
   }
   if (abort && !failure) failure = decode_cause(*abort);
   if (mismatch && mismatch_since_ == Clock::time_point()) mismatch_since_ = now;
-  // The error should compare the other ranks with rank 0. So wait up to kAskAgain until rank 0 has written its last
-  // calls.
+  // The error should compare another rank with rank 0. So wait up to kAskAgain until rank 0 has written its last calls.
   if (mismatch && !verdict && (mismatch->compared_with == 0 || now - mismatch_since_ > kAskAgain)) {
     verdict = mismatch->cause;
     verdict_since = now;

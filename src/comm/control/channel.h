@@ -25,7 +25,8 @@ using Clock = std::chrono::steady_clock;
 struct Channel {
   Channel(const GroupOptions& group, std::function<void()> bell);
 
-  // For the thread: due() returns the time at which the thread must talk to the store next. talk() talks to it once.
+  // For the thread. due() returns the time at which the thread must talk to the store next. talk() writes to the store
+  // and reads from it once.
   Clock::time_point due();
   void talk();
   // After stop() the thread talks to the store once more and then forgets the channel.
@@ -44,10 +45,10 @@ struct Channel {
   // Guarded, instructions to the thread:
   bool stopping = false;
   RankState own;
-  Clock::time_point watch_until;  // this rank waits for other ranks, at least until this time
+  Clock::time_point watch_until;  // until this time the thread watches the other ranks, because this rank waits
   bool urgent = false;            // the ranks made different calls, so the thread must talk often
   Clock::time_point urgent_since;
-  std::optional<AbortCause> verdict;  // this rank's error, which is written unless another rank has written one before
+  std::optional<AbortCause> verdict;  // the error that this rank found; written to the store if that has no error yet
   Clock::time_point verdict_since;
   // Guarded, read from the store:
   std::vector<RankState> states;
@@ -71,7 +72,7 @@ struct Channel {
 
   // Only for the thread:
   Clock::time_point talked_;
-  bool watched_ = false;  // this rank waited when the thread last talked
+  bool watched_ = false;  // this rank waited when the thread last talked to the store
   std::string attention_;
   Clock::time_point asked_;
   Clock::time_point answer_until_;

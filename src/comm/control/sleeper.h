@@ -12,8 +12,8 @@ namespace reigen::comm::control {
 class Sleeper {
  public:
   // Returns when `ready` returns true, wake() is called or `limit` passes. `busy` says whether data moves. If data
-  // moves, all ranks are there, and frequent polling pays. Otherwise a rank is late, and the wait should take next to
-  // no processor time.
+  // moves, all ranks have made the call, so the wait is short and frequent polling pays. Otherwise a rank is late, and
+  // the wait should take next to no processor time.
   void sleep(const std::function<bool()>& ready, const std::function<bool()>& busy, std::chrono::nanoseconds limit);
   void wake();
 

@@ -20,11 +20,11 @@ using std::chrono::seconds;
 
 constexpr auto kJoinSlice = 1s;      // a rank that waits checks this often which ranks are missing
 constexpr auto kQuiet = 100ms;       // shorter waits are normal and are not checked
-constexpr auto kWatchFor = 1s;       // the thread watches for this long after the last check()
-constexpr auto kHearAll = 1500ms;    // how long the other ranks may take to notice a call for attention
+constexpr auto kWatchFor = 1s;       // the thread watches the other ranks for this long after the last check()
+constexpr auto kHearAll = 1500ms;    // how long the others may take to notice a call for attention (store_control.h)
 constexpr auto kNamedWithin = 3s;    // after a mismatch: how long all ranks may take to write their last calls
 constexpr auto kLastWords = 1s;      // how long a message of a rank that has left may take to arrive
-constexpr auto kVerdictWithin = 1s;  // how long the thread may take to write an error; then this rank throws its own
+constexpr auto kVerdictWithin = 1s;  // how long the thread may take to write an error; after that, this rank throws it
 
 std::string who(const Channel& channel, int rank) {
   const PeerProcess& peer = channel.peers[static_cast<std::size_t>(rank)];
@@ -61,8 +61,9 @@ struct Look {
             to_string(lost_rank(who(channel, rank), how, channel.options.name, last_call(rank), what))};
   }
 
-  // A process may write that it made the call and left the group, and then end in good order. So a rank counts as dead
-  // only when the states have been read twice since the end of its process was seen.
+  // A process may write to the store that it has made the call and left the group, and then end in good order. This
+  // rank may see the end of the process before it has read that state. So a rank counts as dead only when all states
+  // have been read twice after the end of its process was seen.
   bool is_dead(int rank) {
     const auto at = static_cast<std::size_t>(rank);
     if (!has_died(channel.peers[at])) return false;
@@ -70,7 +71,7 @@ struct Look {
     return channel.reads >= *channel.died_at[at] + 2;
   }
 
-  // The loss of a rank that this rank waits for, if there is one.
+  // Returns the error for a lost rank, if this rank waits for a rank that is lost.
   std::optional<AbortCause> loss() {
     const auto now = Clock::now();
     for (int q = 0; q < channel.options.size; ++q) {
@@ -153,8 +154,8 @@ bool begin_look(Channel& channel, const CallRecord* record, std::chrono::nanosec
 
 void conclude(Look look) {
   Channel& channel = look.channel;
-  // The process that served the store may have left in good order. As long as the call may still complete, a lost
-  // store is no error.
+  // A lost store is an error only if the wait lasts longer than heartbeat_timeout. The process that served the store
+  // may have ended in good order, and the call may still complete.
   if (!channel.store_lost.empty() && look.waited > channel.options.heartbeat_timeout) {
     throw PeerLost(0, channel.store_lost);
   }
@@ -180,7 +181,7 @@ StoreControl::StoreControl(const GroupOptions& options, Watch watch, const Store
       channel_(std::make_shared<Channel>(options, [thread = thread_.get()] { thread->ring(); })),
       watch_(watch) {}
 
-// If the thread hangs in a store that does not answer, it keeps the channel alive.
+// If the thread hangs in a call of a store that does not answer, the thread keeps the channel alive.
 StoreControl::~StoreControl() {
   if (started_) thread_->leave(*channel_);
 }

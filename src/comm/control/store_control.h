@@ -2,9 +2,9 @@
 // alive and why a group ended (MPI, NCCL).
 //
 // The control channel costs next to nothing while calls complete. A thread (store_thread.h) reads a counter in the
-// store twice a second. A rank that waits adds 1 to this counter: it calls for attention. Every rank then writes its
-// state (a heartbeat and its last calls), and the rank that waits compares the states. The first error found is written
-// once, and every rank throws that error.
+// store twice a second. A rank that waits adds 1 to this counter; comments say that it calls for attention. Every rank
+// then writes its state (a heartbeat and its last calls), and the rank that waits compares the states. The first error
+// that a rank finds is written to the store, and every rank throws that error.
 //
 // Thread rule: every function may be called from any thread. Only join() and agree() wait for the store. The other
 // functions must not wait for it, because the process that serves the store may be stopped.
@@ -23,18 +23,19 @@
 
 namespace reigen::comm::control {
 
-struct Channel;  // what the thread and the callers share
+struct Channel;  // the data that the StoreThread and the callers share
 class StoreThread;
 
 // Who checks that the ranks for which a call waits are alive.
 enum class Watch {
   kHere,         // the StoreControl
-  kInTheEngine,  // the backend: it knows which ranks have done their part of a call. Such a rank may end
+  kInTheEngine,  // the backend: it knows which ranks have done their part of a call, and such a rank may end
 };
 
 class StoreControl {
  public:
-  // `parent`: the control of the group from which this group was split, or null. Both then use the parent's thread.
+  // `parent`: the StoreControl of the group from which this group was split, or null. If it is set, both use its
+  // thread.
   explicit StoreControl(const GroupOptions& options, Watch watch = Watch::kHere, const StoreControl* parent = nullptr);
   ~StoreControl();
   StoreControl(const StoreControl&) = delete;  // its destructor ends its channel
@@ -43,8 +44,8 @@ class StoreControl {
   // Blocks until every rank has announced itself; returns result[q] = the announcement of rank q. Throws Timeout
   // naming the missing ranks. `look` is called now and then meanwhile; an error that it throws ends the wait.
   std::vector<std::string> join(const std::string& announcement, const std::function<void()>& look = {});
-  // Either all ranks go on or none does. `failure`: a description of what failed on this rank, or empty. If anything
-  // failed on any rank, every rank throws BackendError with the first failure.
+  // Either all ranks go on or none does. `failure` describes what failed on this rank; it is empty if nothing failed.
+  // If anything failed on any rank, every rank throws BackendError with the first failure.
   void agree(const std::string& failure);
   // Called when the group has formed. From now on the thread talks to the store for the group.
   void start();
@@ -54,10 +55,10 @@ class StoreControl {
   // Called again and again while call `sequence` waits. Throws PeerLost, Timeout, CollectiveMismatch, or the error
   // with which another rank ended the group.
   void check(const Call& call, std::uint64_t sequence, std::chrono::nanoseconds waited);
-  // The same while a message to or from `rank` waits; `what` describes the message.
+  // As check(), while a send to `rank` or a recv from `rank` waits. `what` describes it.
   void check_message(int rank, const std::string& what, std::chrono::nanoseconds waited);
-  // Throws the error with which another rank ended the group, if this rank knows it. A rank learns of it within half
-  // a second, whether it waits or not.
+  // Throws the error with which another rank ended the group, if this rank knows it. The thread reads such an error
+  // from the store within half a second, whether this rank waits or not.
   void throw_if_ended();
   // Called when the backend has seen that the calls differ: check() will soon throw an error that names two calls that
   // differ.
@@ -69,7 +70,7 @@ class StoreControl {
   // "rank 2 (host a, pid 17)".
   std::string describe_peer(int rank) const;
   const std::string& group() const;
-  // This rank's part of the processors of its host. All ranks of the group on the host divide its processors.
+  // This rank's share of the processors of its host. All ranks of the group on the host divide the processors.
   base::CoreShare core_share() const;
 
  private:

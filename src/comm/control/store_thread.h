@@ -25,7 +25,7 @@ class StoreThread {
   // From now on the thread talks to the store for the channel.
   void enter(std::shared_ptr<Channel> channel);
   // The thread writes the pending state of the channel to the store and then forgets the channel. This function waits
-  // for that up to a second, unless the store is known not to answer.
+  // up to a second until the thread has done so, but does not wait if the store is known not to answer.
   void leave(Channel& channel);
   // Wakes the thread, because a channel has something to write to the store.
   void ring();

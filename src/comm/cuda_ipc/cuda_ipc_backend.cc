@@ -16,8 +16,8 @@ constexpr auto kJoinSlice = std::chrono::seconds(1);
 
 }  // namespace
 
-// A rank that has no GPU, no plug-in or no free memory reports this to the other ranks. Otherwise they would wait for
-// it.
+// A rank that has no GPU, no plug-in of kernels or no free memory reports this to the other ranks. Otherwise the other
+// ranks would wait for this rank.
 std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
   Forming forming(options, "/device", kJoinSlice);
   std::shared_ptr<CudaMedium> medium;

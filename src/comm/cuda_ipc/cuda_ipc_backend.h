@@ -1,6 +1,7 @@
 // The backend for ranks of one machine that read and write each other's device memory. Each rank has its own GPU, or
-// several ranks share one. It is the backend of shared_memory/ with a GPU as its Medium (cuda_medium.h). The ranks meet
-// through pages of host memory, and the results have the same bits as those of shared_memory.
+// several ranks share one. Its code is that of the backend shared_memory, but a GPU stores, adds and copies the data
+// (CudaMedium, cuda_medium.h). The ranks wait for each other through shared host memory. The results have the same bits
+// as those of shared_memory.
 #pragma once
 
 #include <memory>

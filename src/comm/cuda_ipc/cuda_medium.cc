@@ -20,7 +20,7 @@ using shared_memory::SegmentAddress;
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::microseconds(100);
-constexpr auto kLookEvery = std::chrono::milliseconds(2);  // pause between checks whether the device has failed
+constexpr auto kLookEvery = std::chrono::milliseconds(2);  // interval between two checks whether the device has failed
 constexpr std::size_t kFlagPage = 4096;
 constexpr std::size_t kLine = 64;
 
@@ -56,7 +56,7 @@ void FlagPool::abandon(std::unique_ptr<Flag> /*flag*/) {
   has_abandoned_ = true;
 }
 
-// A place on a stream. The stream writes a flag when it reaches the place, and the host reads the flag.
+// A point in the work of a stream. When the stream reaches the point, it writes a flag, which the host reads.
 class Awaited {
  public:
   explicit Awaited(std::shared_ptr<CudaMedium> medium) : medium_(std::move(medium)) {}
@@ -71,7 +71,7 @@ class Awaited {
   Awaited(const Awaited&) = delete;  // it is counted in waiting_ and owns a flag
   Awaited& operator=(const Awaited&) = delete;
 
-  // Marks the place after the work that is on the stream now. The caller has made the medium's device current.
+  // Sets the point after the work that is on the stream now. The caller must have made the medium's device current.
   void mark(device::CudaStream stream) {
     if (!flag_) flag_ = medium_->flags_.take();
     flag_->value += 1;
@@ -82,7 +82,7 @@ class Awaited {
     medium_->marked_.store(now);
     next_look_ = now + kLookEvery;
   }
-  // Whether the stream has passed the place. Throws BackendError, naming `what`, when the device has failed.
+  // Whether the stream has reached the point. Throws BackendError, naming `what`, when the device has failed.
   bool is_done(const char* what) {
     if (!pending_) return true;
     if (flag_->word->load(std::memory_order_acquire) == flag_->value) {
@@ -180,8 +180,8 @@ CudaMedium::CudaMedium(int device) : device_(device), stream_(device) {
 
 int CudaMedium::most_ranks() const { return device::kReduceRanks; }
 
-// An IPC handle opens a whole allocation of the driver, so a segment must be an allocation of its own. Memory of 2 MiB
-// or more is always an allocation of its own.
+// An IPC handle opens a whole allocation of the CUDA driver, so a segment must be an allocation of its own. It is,
+// because a heap asks for segments of 2 MiB or more, and the driver makes an allocation for each request of that size.
 std::shared_ptr<Segment> CudaMedium::create(std::size_t size) {
   std::shared_ptr<void> memory = device::allocate(device_, size);
   const device::OnDevice on(device_);
@@ -232,7 +232,7 @@ std::shared_ptr<Before> CudaMedium::mark(const Stream& after) {
   device::CudaStream stream = device::handle_of(after);
   const int state = cuda_runtime().stream_query(stream);
   if (state == device::kCudaSuccess) return nullptr;
-  if (state != device::kCudaNotReady) device::check(state, "the stream before a call");  // throws if it is captured
+  if (state != device::kCudaNotReady) device::check(state, "the stream before a call");  // throws in a stream capture
   device::forget_error();
   return std::make_shared<CudaBefore>(shared_from_this(), stream);
 }
@@ -244,8 +244,8 @@ std::chrono::nanoseconds CudaMedium::busy_for() const {
   return std::max<std::chrono::nanoseconds>(Deadline::Clock::now() - marked_.load(), std::chrono::nanoseconds(1));
 }
 
-// Groups that are split from this one use the same stream. drain() does not wait for work that they enqueue after the
-// mark.
+// Groups that are split from this one use the same stream. drain() does not wait for work that such a group enqueues
+// after drain() has marked the end.
 bool CudaMedium::drain(std::chrono::nanoseconds limit) {
   const Deadline deadline = Deadline::after(limit);
   try {
@@ -256,7 +256,7 @@ bool CudaMedium::drain(std::chrono::nanoseconds limit) {
       if (deadline.expired()) return false;
       std::this_thread::sleep_for(kDrainPoll);
     }
-  } catch (const BackendError&) {  // the device has failed, and touches no memory any more
+  } catch (const BackendError&) {  // the device has failed and no longer accesses memory
   }
   return true;
 }

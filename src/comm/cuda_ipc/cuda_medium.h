@@ -1,7 +1,8 @@
-// A GPU as a Medium. Segments are device memory that other processes open by its CUDA IPC handle. The sums and copies
-// of all jobs run in order on one stream, and nothing on this stream waits for another rank. Ranks wait on the host, so
-// that a waiting process never occupies a GPU that several processes share.
-// Thread rule: as Medium.
+// Implements Medium (shared_memory/medium.h) for the memory of a GPU. A segment is device memory that other processes
+// open by its CUDA IPC handle. The sums and copies of all operations run in order on one stream, and nothing on this
+// stream waits for another rank. Ranks wait on the host, so that a waiting process never occupies a GPU that several
+// processes share.
+// Thread rule: as for Medium.
 #pragma once
 
 #include <atomic>
@@ -17,8 +18,8 @@
 
 namespace reigen::comm::cuda_ipc {
 
-// A 32-bit word of pinned host memory that a stream writes, or waits for. The host reads it without a call of the
-// driver.
+// A 32-bit word of pinned host memory. Either a stream writes it and the host reads it, or the host writes it and a
+// stream waits for the value. The host reads or writes it without a call of the CUDA driver.
 struct Flag {
   std::atomic<std::uint32_t>* word = nullptr;
   std::uint32_t value = 0;  // the last value that a stream was told to write or to wait for
@@ -69,8 +70,8 @@ class CudaMedium final : public shared_memory::Medium, public std::enable_shared
   const int device_;
   FlagPool flags_;
   const device::OwnStream stream_;
-  std::atomic<int> waiting_{0};                                               // flags that no stream has written yet
-  std::atomic<Deadline::Clock::time_point> marked_ = Deadline::Clock::now();  // when mark() last ran
+  std::atomic<int> waiting_{0};                                               // flags that a stream must still write
+  std::atomic<Deadline::Clock::time_point> marked_ = Deadline::Clock::now();  // when Awaited::mark() last ran
 };
 
 }  // namespace reigen::comm::cuda_ipc

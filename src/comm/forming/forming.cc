@@ -48,8 +48,8 @@ std::string Forming::wait(const std::string& key, const std::string& sign, bool 
       const std::vector<int> missing = missing_of(sign);
       check(missing);
       if (!missing.empty() && deadline_.expired()) end_for_all(Timeout(incomplete_group(options_, missing)));
-      // All ranks have set sign/RANK. But the last of them died before it set `key`, or was started with another number
-      // of ranks.
+      // All ranks have set their own keys, but nobody has set `key`: the last rank died before that, or was started
+      // with another number of ranks. So this rank sets it.
       if (is_of_all && missing.empty()) store_->compare_and_set(key, std::nullopt, "");
     }
   }
@@ -64,13 +64,13 @@ std::vector<std::string> Forming::keys_of(const std::string& what) const {
 std::vector<std::string> Forming::exchange(const std::string& what, const std::string& own) {
   const std::vector<std::string> keys = keys_of(what);
   store_->set(keys[static_cast<std::size_t>(options_.rank)], own);
-  // The last rank sets one key, which says that all ranks are there. So a rank waits for this one key and not for a key
-  // of each other rank.
+  // The last rank sets one key, which says that all ranks are there. So a rank waits only for this key, and not for a
+  // key of each other rank.
   if (store_->add(what + "s", 1) == options_.size) store_->set("all " + what + "s", "");
   wait("all " + what + "s", what, true);
   std::vector<std::string> texts;
   for (std::optional<std::string>& text : store_->try_get_all(keys)) {
-    // Ranks that were started with a smaller number of ranks set the key too early, so the text may still be missing.
+    // A rank that was started with a smaller number of ranks sets that key too early, so a text may still be missing.
     texts.push_back(text ? std::move(*text) : wait_for(keys[texts.size()], what));
   }
   return texts;
@@ -103,9 +103,10 @@ void Forming::check(const std::vector<int>& missing) {
   }
 }
 
-// Reigen's launcher writes the process ids of its ranks into the store. A process id of another machine is not found on
-// this machine. The launcher knows the ranks of the job, but not the ranks of groups that were split off ("world/0.1")
-// or that are parts of a group ("world.machine1").
+// Throws PeerLost if a missing rank is stopped (SIGSTOP). Reigen's launcher writes the process ids of its ranks into
+// the store. A process id of another machine is not found on this machine. The ids are stored by the rank's number in
+// the job. So the check skips groups that were split off ("world/0.1") or that are a part of another group
+// ("world.machine1").
 void Forming::check_not_stopped(const std::vector<int>& missing) const {
   if (options_.name.find_first_of("/.") != std::string::npos) return;
   if (options_.store->try_get("process/count") != std::to_string(options_.size)) return;

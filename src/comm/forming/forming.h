@@ -15,16 +15,17 @@
 
 namespace reigen::comm {
 
-// The part of a store in which the ranks of this group meet. The store is options.meeting if it is set: it belongs to
-// the group that is being split. Otherwise it is the job's store.
+// Returns the part of a store through which the ranks of this group find each other. The store is options.meeting if
+// that is set: the group that is being split made it. Otherwise it is options.store, the job's store.
 std::shared_ptr<store::Store> meeting_of(const GroupOptions& options, const std::string& part = "");
 
 class Forming {
  public:
-  // Called during waits with the missing ranks. Throws an error if this rank must not wait for them any longer.
+  // Called during waits, with the ranks that are missing. Throws an error if this rank must not wait for them any
+  // longer.
   using Look = std::function<void(const std::vector<int>& missing)>;
-  // `part`: the suffix of this meeting's prefix in the store. `slice`: the time after which a rank that waits checks
-  // again which ranks are missing.
+  // `part`: a text that is appended to the prefix of this group's keys in the store. `slice`: the time after which a
+  // rank that waits checks again which ranks are missing.
   Forming(const GroupOptions& options, const std::string& part, std::chrono::milliseconds slice, Look look = {});
 
   store::Store& store() { return *store_; }
@@ -32,16 +33,18 @@ class Forming {
 
   // Registers this rank in the store. Throws InvalidArgument if another process has registered with the same number.
   void enter();
-  // Waits for `key` and returns its value. Each rank sets the key "sign/RANK" before, with the word `sign` and its own
-  // number. A rank whose key is not set counts as missing. Throws Timeout naming the missing ranks, PeerLost for a
-  // missing rank that is known to be stopped, or the error with which another rank ended the forming.
+  // Waits for `key` and returns its value. Before this, each rank sets a key of its own: the text `sign`, followed by
+  // "/" and the rank's number. A rank whose key is not set counts as missing. Throws Timeout naming the missing ranks,
+  // PeerLost for a missing rank that is known to be stopped, or the error with which another rank ended the forming.
   std::string wait_for(const std::string& key, const std::string& sign);
-  // Returns on every rank: result[q] = the `own` of rank q. `what` names the exchange. Each rank sends the store a
-  // fixed number of messages, however many ranks there are. Throws as wait_for().
+  // Gives every rank a text of each rank: result[q] is the text that rank q passed as `own`. `what` names the exchange.
+  // Each rank sends the store a fixed number of messages, however many ranks there are. Throws as wait_for().
   std::vector<std::string> exchange(const std::string& what, const std::string& own);
-  // Throws if this rank knows of a reason to end the forming. Every wait calls check() now and then.
+  // Throws if another rank has ended the forming, if while_forming() or the Look throws, or if a missing rank is
+  // stopped. Every wait calls check() now and then.
   void check(const std::vector<int>& missing);
-  // Asks the store once for news of the other ranks, then calls check(). For waits for something other than a key.
+  // Reads the store once, then calls check(). If the store is a RoundStore, the read exchanges messages with the other
+  // ranks, so that check() finds what they have written. For waits for something other than a key.
   void look(const std::vector<int>& missing);
   // Called after a wait that was to end at `until`. If the wait ended far too late, this process was stopped meanwhile.
   // The lost time counts against no rank, so woke() moves the deadline.
@@ -53,7 +56,7 @@ class Forming {
 
  private:
   void throw_if_ended();
-  // `is_of_all`: the last rank that sets "sign/RANK" also sets `key`.
+  // `is_of_all`: the last rank that sets its own key (see wait_for()) also sets `key`.
   std::string wait(const std::string& key, const std::string& sign, bool is_of_all);
   std::vector<std::string> keys_of(const std::string& what) const;
   std::vector<int> missing_of(const std::string& sign);

@@ -16,7 +16,7 @@ namespace {
 
 // The ranks of the set, as this rank gave them.
 struct AskedRanks {
-  std::vector<std::int32_t> place;  // place[q]: the place of rank q in the set; -1: not in it
+  std::vector<std::int32_t> place;  // place[q]: the index of rank q in the set; -1 if rank q is not in it
   bool valid = true;
 };
 

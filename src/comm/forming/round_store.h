@@ -21,9 +21,9 @@
 
 namespace reigen::comm {
 
-// The group that is being split ended in a round; RoundStore::failure() has the error. MeetingEnded is not an Error,
-// for this reason: code that forms a group translates the rank numbers in an Error from one group to another. The ranks
-// in failure() must remain the numbers of the group that is being split.
+// Says that the group that is being split ended in a round; RoundStore::failure() returns the error. MeetingEnded is
+// not an Error, because code that forms a group translates the rank numbers in an Error to another group. The numbers
+// in failure() must not be translated: they are numbers of the group that is being split.
 class MeetingEnded final : public std::runtime_error {
  public:
   MeetingEnded() : std::runtime_error("the group that is split has ended") {}
@@ -33,9 +33,9 @@ class RoundStore final : public store::Store {
  public:
   explicit RoundStore(Communicator group) : group_(std::move(group)) {}
 
-  // These functions do what Store says. In addition they throw MeetingEnded. try_get() makes no round: it sees the
-  // operations up to the last round. So ranks that wait for the same key make the same rounds and go on after the same
-  // round.
+  // These functions do what Store specifies, and may also throw MeetingEnded. try_get() makes no round: it sees the
+  // operations up to the last round. All ranks have the same store after a round, so ranks that wait for the same key
+  // go on after the same round.
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, const Deadline& deadline) override;
   std::optional<std::string> try_get(const std::string& key) override;
@@ -44,8 +44,7 @@ class RoundStore final : public store::Store {
                               const std::string& desired) override;
   bool erase(const std::string& key) override;
 
-  // Collective: every rank of the group must call it. No function may be called afterwards, except failure(), which has
-  // the error if the group ended.
+  // Collective: every rank of the group must call it. After end(), only failure() may be called.
   void end();
   // The error that ended the group in a round, with rank numbers of that group; null if there was none.
   std::exception_ptr failure() const { return failure_; }
@@ -71,7 +70,7 @@ class RoundStore final : public store::Store {
   Answer ask(Operation operation);
   void round();
 
-  std::optional<Communicator> group_;  // none after end()
+  std::optional<Communicator> group_;  // empty after end()
   store::Table table_;
   std::vector<Operation> untold_;  // operations that this rank has not sent yet
   Answer answer_;                  // the answer to this rank's last operation

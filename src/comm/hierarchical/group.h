@@ -1,11 +1,10 @@
 // The smaller groups (parts) of which a hierarchical group is made, and the state that its operations share.
 //
-// The parts `inside` have the ranks of this machine and use shared memory. The part `between` has the ranks with this
-// rank's place (layout.h) on all machines, and the part `everybody` has all ranks; both use the network. The control
-// channel of the whole group goes through the store. The control channel names ranks by their numbers in the whole
-// group. A part knows only its own numbers.
-// Thread rule: only the driver thread, except for Part::messages, which any thread may use, and where a comment says
-// so.
+// The parts `inside` have the ranks of this machine and use shared memory. A rank's place is its index among the ranks
+// of its machine (layout.h). The part `between` has the ranks of all machines that have the same place as this rank.
+// The part `everybody` has all ranks. Both use the network. The control channel of the whole group goes through the
+// store, and names ranks by their numbers in the whole group. A part numbers its ranks itself.
+// Thread rule: only the driver thread. Any thread may use Part::messages; comments name the other exceptions.
 #pragma once
 
 #include <atomic>
@@ -36,14 +35,14 @@ inline std::size_t lane_of(std::uint64_t sequence) { return sequence % kLanes; }
 // One of the smaller groups. It has no backend if this rank is not in it.
 struct Part {
   std::unique_ptr<Backend> backend = {};
-  std::vector<int> ranks = {};    // numbers in the whole group, by rank in this part
-  std::string name = {};          // of this smaller group
-  std::uint64_t next = 0;         // number of its next collective
-  std::atomic<int> messages = 0;  // messages in flight
+  std::vector<int> ranks = {};    // ranks[i]: the number in the whole group of rank i of this part
+  std::string name = {};          // the name of this smaller group
+  std::uint64_t next = 0;         // the number of this part's next collective
+  std::atomic<int> messages = 0;  // number of sends and recvs in flight
 };
 
-// How the ranks of a part are numbered in the whole group, for messages: `of group "world.machine1" (rank 0 is rank
-// 2, 1 is rank 3 of "world")`.
+// Says in the text of an error how the ranks of a part are numbered in the whole group: `of group "world.machine1"
+// (rank 0 is rank 2, 1 is rank 3 of "world")`.
 std::string legend(const Part& part, const std::string& whole);
 
 // This rank has found that the calls of a part differ. It is not known yet which calls of the whole group differ.
@@ -64,14 +63,14 @@ struct Group {
     return level == Level::kInside ? inside[lane] : level == Level::kBetween ? between : everybody;
   }
   std::vector<const Part*> parts() const;
-  // Scratch memory of at least `bytes` bytes. `area`: a number below kScratchAreas. Each area is kept for later calls
-  // of the lane.
+  // Returns scratch memory of at least `bytes` bytes. Each lane has kScratchAreas areas, which its later calls reuse.
+  // `area` is the number of one of them.
   std::byte* scratch(std::size_t lane, int area, std::size_t bytes);
   // Runs `action`, which works on a part, and rethrows its errors with the rank numbers of the whole group. `what`
   // describes the call.
   using Words = std::function<std::string()>;
   void translated(const Part& part, const Words& what, const std::function<void()>& action) const;
-  // Throws the error with which another rank ended the group, if any part knows of it.
+  // Throws the error with which another rank ended the group, if this rank has received it in any part.
   void throw_if_ended(const Words& what) const;
   void publish_abort(const AbortCause& cause);
 
@@ -79,16 +78,18 @@ struct Group {
   const Layout layout;
   InFlight in_flight;
   control::StoreControl control;
-  Part inside[kLanes];  // by lane: while a call uses the network, the next call uses the other part
+  Part inside[kLanes];  // one for each lane: while a call uses the network, the next call uses the other lane's part
   Part everybody;
   Part between;  // split from `everybody`
-  // The number of the collective whose calls come next in the parts over the network. All ranks make these calls in the
-  // order of the collectives.
+  // The number of the collective that may begin calls over the network now. All ranks begin these calls in the order of
+  // the collectives.
   std::uint64_t network_turn = 0;
   const Part* waits_in[kLanes] = {};  // the part in which the collective of the lane waits, or null
-  // The number of the next message, by kind (send or recv) and by the other rank. Only the calling thread uses it.
+  // The number of the next message, by kind (send or recv) and by the other rank. Only the thread that makes a call
+  // uses it.
   std::map<std::pair<OperationKind, int>, std::uint64_t> next_message = {};
-  // The algorithms of the last collective, one for each stage: "fused+direct+fused". Any thread.
+  // The algorithms of the last collective, one for each stage: "fused+direct+fused". Any thread may call
+  // last_algorithm().
   std::string last_algorithm() const;
   void note_algorithm(const std::string& stages);
 

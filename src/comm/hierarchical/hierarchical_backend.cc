@@ -19,7 +19,8 @@ namespace {
 
 constexpr auto kJoinSlice = std::chrono::seconds(1);         // a waiting rank checks this often which ranks are missing
 constexpr auto kNever = std::chrono::hours(24 * 365 * 100);  // a timeout that never passes
-// How long a rank sleeps in one part while another part may be ready: at first, and after it has waited for long.
+// How long a rank sleeps in one part (a smaller group, group.h) while another part may be ready: at the beginning of a
+// wait, and after a long wait.
 constexpr auto kGlance = std::chrono::microseconds(200);
 constexpr auto kLongGlance = std::chrono::microseconds(2000);
 
@@ -28,14 +29,15 @@ GroupOptions options_of(const GroupOptions& whole, const std::string& name, cons
   options.name = whole.name + "." + name;
   options.size = static_cast<int>(ranks.size());
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank) - ranks.begin());
-  // The parts report no long waits and have no timeout: the control channel does both, because it sees all ranks.
+  // The parts report no long waits and have no timeout. The control channel of the whole group does both, because it
+  // observes all ranks.
   options.report_after = options.timeout = kNever;
   return options;
 }
 
 class HierarchicalBackend : public Backend {
  public:
-  // `inside` and `everybody` make the parts with these names, given their options.
+  // `inside` and `everybody` make the backends of the parts with these names (group.h) from their options.
   using Make = std::function<std::unique_ptr<Backend>(const GroupOptions&)>;
   HierarchicalBackend(const GroupOptions& options, const Layout& layout, const Make& inside, const Make& everybody,
                       const Group* parent = nullptr)
@@ -60,7 +62,8 @@ class HierarchicalBackend : public Backend {
       if (layout.place < layout.carriers) {
         std::vector<int> alike;
         for (const auto& members : layout.machines) alike.push_back(members[static_cast<std::size_t>(layout.place)]);
-        // While `between` forms, `everybody` sees which ranks die. It names them by their numbers in the whole group.
+        // While the part `between` forms, the part `everybody` finds out which ranks die. Its errors name ranks by
+        // their numbers in the whole group.
         const auto heard = watched.while_forming;
         watched.while_forming = [this, heard, alike] {
           heard();
@@ -93,7 +96,7 @@ class HierarchicalBackend : public Backend {
   }
   base::CoreShare core_share() const override { return group_.everybody.backend->core_share(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
-    // Sleep in the part of the first collective in flight, because the others complete after it.
+    // Sleep in the part of the first collective in flight, because the later collectives complete after it.
     const Part* first = group_.waits_in[lane_of(group_.in_flight.completed())];
     bool several = false;
     for (const Part* part : group_.parts()) {
@@ -154,8 +157,9 @@ class HierarchicalBackend : public Backend {
   bool told_ = false;  // errors thrown now name ranks by their numbers in the whole group
 };
 
-// The machines of the members are known, so no rank has to find them again. If all members are on one machine, or no
-// two are on one machine, the child is not hierarchical.
+// The machines of the members are known from this group, so no rank calls find_machines() again. If all members are on
+// one machine, the child is a group over shared memory. If no two members are on the same machine, it is a group over
+// the network.
 std::unique_ptr<Backend> HierarchicalBackend::make_child(const GroupOptions& options, const std::vector<int>& members) {
   const Layout& whole = group_.layout;
   Machines machines(whole.machines.size());

@@ -7,11 +7,11 @@
 
 namespace reigen::comm::hierarchical {
 
-// A hierarchical backend, however many ranks each machine has.
+// Makes a hierarchical backend, even if all ranks are on one machine, or no two ranks are.
 std::unique_ptr<Backend> make_backend(const GroupOptions& options);
 
-// The backend "auto": shared memory if all ranks are on one machine, the network if no two ranks are on one machine,
-// otherwise a hierarchical backend.
+// Makes the backend "auto": shared memory if all ranks are on one machine, the network if no two ranks are on one
+// machine, otherwise a hierarchical backend.
 std::unique_ptr<Backend> make_automatic(const GroupOptions& options);
 
 }  // namespace reigen::comm::hierarchical

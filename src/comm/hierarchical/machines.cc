@@ -25,10 +25,11 @@ using shared_memory::SegmentAddress;
 
 constexpr auto kLookSlice = std::chrono::seconds(1);  // a waiting rank checks this often which ranks are missing
 constexpr std::size_t kProbeBytes = 4096;
-constexpr std::uint32_t kVersion = 1;  // of the texts that ranks exchange here
+constexpr std::uint32_t kVersion = 1;  // version of the texts that ranks exchange here
 
-// The memory that a rank offers the other ranks to open. Two machines may use the same process ids, and even the same
-// inodes. Only the random word in the memory differs for certain.
+// Memory of a rank that each other rank tries to open, to find out whether it is on the same machine. Two machines may
+// use the same process ids, and even the same inodes. Only the random word in the memory shows for certain that a rank
+// has opened the right memory.
 struct Probe {
   SegmentAddress address;
   std::uint64_t word = 0;

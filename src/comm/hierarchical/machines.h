@@ -8,14 +8,14 @@
 
 namespace reigen::comm::hierarchical {
 
-// The ranks of every machine, ascending; machines in the order of their first ranks.
+// The ranks of every machine, in ascending order. The machines are in the order of their first ranks.
 using Machines = std::vector<std::vector<int>>;
 
-// The same result on every rank. Blocks until all ranks are there. Throws Timeout naming the missing ranks.
+// Returns the same result on every rank. Blocks until all ranks are there. Throws Timeout naming the missing ranks.
 Machines find_machines(const GroupOptions& options);
 
-// Pure. reaches[a][b] says that rank a can open the memory that rank b shares. A rank belongs to the first machine
-// where it reaches every rank and every rank reaches it.
+// A pure function. reaches[a][b] says whether rank a can open the memory that rank b shares. A rank belongs to the
+// first machine where it reaches every rank and every rank reaches it.
 Machines group_by_reach(const std::vector<std::vector<bool>>& reaches);
 
 }  // namespace reigen::comm::hierarchical

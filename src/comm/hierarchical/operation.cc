@@ -11,9 +11,9 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-// The call of a stage has a tag: the hash of the user's call, and at most so many characters of the user's tag.
+// The tag of a stage's call is a hash of the user's call and at most this many characters of the user's tag.
 constexpr int kTagShown = 38;
-constexpr auto kNamedWithin = std::chrono::seconds(2);  // how long the control channel may take to name a mismatch
+constexpr auto kNamedWithin = std::chrono::seconds(2);  // time for the control channel to find the calls that differ
 
 Part& part_of(Group& group, int other) {
   return group.layout.machine_of(other) == group.layout.machine ? group.inside[0] : group.everybody;
@@ -47,15 +47,16 @@ bool Collective::try_post() {
   return true;
 }
 
-// For a catch block: throws the exception if this collective is the first in flight, else keeps it until then.
+// Called in a catch block. Rethrows the exception if this collective is the first in flight. Otherwise keeps it until
+// this collective is the first.
 void Collective::keep_or_throw() {
   if (is_first()) throw;
   error_ = std::current_exception();
 }
 
-// Gives the turn to the next collective if this one has the turn, and no call over the network is left to begin. A call
-// counts as begun after its backend has returned kPassedOn or kDone, so that the next call may start. The turn exists
-// because MPI requires that all ranks begin its collectives in the same order.
+// Gives the turn to the next collective if this collective has the turn and has begun all its calls over the network. A
+// call counts as begun after its backend has returned kPassedOn or kDone, so that the next call may start. The turn
+// exists because MPI requires that all ranks begin its collectives in the same order.
 void Collective::pass_turn() {
   if (group_.network_turn != sequence_) return;
   const auto begin = stages_.begin() + static_cast<std::ptrdiff_t>(stage_ + (has_begun_ ? 1 : 0));
@@ -136,8 +137,8 @@ Step Collective::move() {
   return Step::kMoved;
 }
 
-// Keeps the error, and asks the control channel which calls differ. A later check_peers() throws the answer of the
-// channel, or after kNamedWithin this error.
+// Keeps the error, and asks the control channel which calls differ. A later check_peers() throws an error that names
+// these calls. If the channel finds nothing within kNamedWithin, check_peers() throws the kept error.
 void Collective::note_difference(const CollectiveMismatch& error) const {
   if (differs_since_) return;
   differs_since_ = Deadline::Clock::now();
@@ -146,8 +147,8 @@ void Collective::note_difference(const CollectiveMismatch& error) const {
 }
 
 void Collective::check_peers(std::chrono::nanoseconds waited) const {
-  // If the control channel has found no difference in this time, the users made the same call on all ranks. Then only
-  // the calls differ that this library made in the part, and the error of the part says how.
+  // If the control channel has found no difference in this time, the program made the same call on all ranks. Then the
+  // calls differ that Reigen itself made in the part, and the error of the part says how.
   if (differs_since_ && Deadline::Clock::now() - *differs_since_ > kNamedWithin) throw CollectiveMismatch(difference_);
   group_.control.check(call_, sequence_, waited);
   if (!running_ || differs_since_) return;
@@ -182,7 +183,7 @@ Step Message::advance() {
   return step;
 }
 
-// The rank that ended the group need not belong to the part of this message, so ask all parts.
+// The rank that ended the group need not belong to the part of this message, so check all parts.
 void Message::check_peers(std::chrono::nanoseconds waited) const {
   group_.throw_if_ended([this] { return describe(); });
   group_.control.check_message(call_.root, describe(), waited);

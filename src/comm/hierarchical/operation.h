@@ -1,11 +1,11 @@
 // The operations of a hierarchical group. A collective is a plan (plan.h) whose stages run one after the other.
 //
-// kLanes collectives run at the same time, each with its own part inside the machine. While one waits for the network,
-// the next one adds inside the machine and begins to send. Over the network all ranks must make the calls of a part in
-// one order, which is the order of the group's calls: a collective begins there when it has the turn, and passes the
-// turn on after its last call over the network has begun. Collectives complete in their order. Only the first
-// collective in flight throws its error. The error of a later one may come from an earlier one that another rank has
-// not completed.
+// Up to kLanes collectives run at the same time, each with a part (a smaller group, group.h) of its own inside the
+// machine. While one collective waits for the network, the next one adds inside the machine and begins to send. All
+// ranks must begin the calls over the network in the same order, which is the order of the collectives. So a collective
+// begins such calls only when it has the turn, and passes the turn on after its last call over the network has begun.
+// Collectives complete in the order of the calls. Only the first collective in flight throws its error: the error of a
+// later collective may have its cause in an earlier one that another rank has not completed.
 //
 // A send or recv runs in the part `inside` if both ranks are on one machine, else in the part `everybody`.
 #pragma once
@@ -51,7 +51,7 @@ class Collective : public CheckedOperation {
   std::unique_ptr<Operation> running_;  // the operation of the current stage
   std::string taken_;                   // the algorithms that the completed stages used
   bool posted_ = false;                 // running_ is visible to the other ranks
-  bool has_begun_ = false;              // running_ has let later calls go on
+  bool has_begun_ = false;              // running_ has returned kPassedOn or kDone, so the next call may begin
   std::exception_ptr error_;            // what a stage threw before this collective became the first in flight
   // If the ranks made different calls: the time at which this rank learned this, and the error of the part that found
   // it. The control channel will soon say which calls differ.
@@ -76,7 +76,7 @@ class Message : public CheckedOperation {
   const Call& call_;
   const std::uint64_t number_;  // its number among the sends to, or the recvs from, the other rank
   Part& part_;
-  Call of_part_;  // the call with the other rank's number in the part
+  Call of_part_;  // a copy of the call, with the other rank's number in the part
   std::unique_ptr<Operation> operation_;
 };
 

@@ -45,8 +45,8 @@ class Planner {
   }
 
  private:
-  // The last call of every plan is a call inside this machine or of all ranks. So a rank completes a plan only after
-  // the machines have communicated, and all ranks see a mismatch in the call where it happened.
+  // The last call of every plan is a call inside this machine or of all ranks. So no rank completes a plan before the
+  // machines have communicated, and every rank finds a mismatch in the call that differs, not in a later call.
   void inside(Call call) { add(Level::kInside, std::move(call)); }
   void between(Call call) { add(Level::kBetween, std::move(call)); }
   void here(std::function<void()> work) { stages_.push_back({.work = std::move(work)}); }
@@ -56,8 +56,8 @@ class Planner {
     stages_.push_back({.level = level, .call = std::move(call)});
   }
 
-  // Barriers inside and between the machines, with the tag. Ranks that made different calls find the mismatch here at
-  // the latest, before a call among all ranks begins.
+  // Adds barriers inside and between the machines. Their tag contains a hash of the user's call, so ranks that made
+  // different calls find the mismatch before a call among all ranks begins.
   void meet() {
     inside({.kind = OperationKind::kBarrier});
     if (layout_.place == 0) between({.kind = OperationKind::kBarrier});
@@ -67,7 +67,8 @@ class Planner {
   bool is_carrier() const { return layout_.place < carriers_; }
   std::byte* scratch(int area, std::size_t count) const { return scratch_(area, count * element_); }
 
-  // Cuts `count` elements into one slice for each carrier. The other ranks of this machine get empty slices.
+  // Cuts `count` elements into one slice for each carrier (plan.h) of this machine. The other ranks of this machine get
+  // empty slices.
   void cut(std::size_t count) {
     carriers_ = count * element_ <= kOneCarrierBytes ? 1 : layout_.carriers;
     slices_ = schedule::even_cut(count, static_cast<std::size_t>(carriers_));
@@ -158,8 +159,8 @@ class Planner {
             .counts = slices_});
   }
 
-  // Numbers of elements: of every rank's block, of the blocks of this machine's ranks, and of all blocks of each
-  // machine together.
+  // Numbers of elements: counts() of each rank's block, counts_here() of the blocks of this machine's ranks, and
+  // counts_of_machines() of all blocks of each machine together.
   Counts counts() const {
     return is_uneven(call_.kind) ? call_.counts : Counts(static_cast<std::size_t>(size_), call_.count);
   }
@@ -178,7 +179,8 @@ class Planner {
     return counts;
   }
 
-  // Copies blocks that lie machine by machine into the order of the ranks (kToRanks), or the other way (kToMachines).
+  // kToRanks: copies blocks that lie machine by machine to `to`, where they lie in the order of the ranks. kToMachines:
+  // copies blocks in the order of the ranks to `to`, where they lie machine by machine.
   enum class Order { kToRanks, kToMachines };
   void reorder(const std::byte* from, std::byte* to, const Counts& all, Order order) {
     here([from, to, all, order, ranks = layout_.order, element = element_] {

@@ -1,7 +1,8 @@
 // Turns a call of a hierarchical group into calls of smaller groups, which run one after the other: inside a machine,
-// or between the machines (Level). A machine has L ranks; there are M machines. The call has N bytes (all_gather: the
-// block of a rank has N bytes). The first C ranks of every machine, the carriers, each carry a slice between the
-// machines. C is the smallest L of any machine, but 1 for calls of up to kOneCarrierBytes.
+// or between the machines (Level). There are M machines; a machine has L ranks. The data of the call has N bytes (in an
+// all_gather: the block of each rank has N bytes). The first C ranks of every machine are called carriers. The data is
+// cut into C slices, and each carrier exchanges one slice with the other machines. C is the number of ranks of the
+// smallest machine, but 1 for calls of up to kOneCarrierBytes.
 //
 //   all_reduce      inside: reduce_scatter to the carriers; between: all_reduce of a slice; inside: all_gather. A
 //                   machine sends and receives 2·N·(M-1)/M bytes, over C connections at once
@@ -16,7 +17,8 @@
 //     over the network
 //
 // Sums are added in rank order inside a machine, and then over the machines in the order of the network's algorithm.
-// So all ranks and all runs get the same bits, but another layout may get other bits.
+// So all ranks and all runs get the same bits. If the ranks are divided among machines in another way, the bits may
+// differ.
 #pragma once
 
 #include <functional>
@@ -31,7 +33,7 @@ namespace reigen::comm::hierarchical {
 enum class Level {
   kHere,       // this rank alone
   kInside,     // the ranks of this machine, numbered by their places
-  kBetween,    // the ranks with this rank's place, numbered by their machines
+  kBetween,    // the ranks that have the same place on their machines as this rank, numbered by their machines
   kEverybody,  // all ranks, over the network
 };
 
@@ -43,12 +45,14 @@ struct Stage {
 
 inline constexpr std::size_t kOneCarrierBytes = std::size_t{16} << 10;
 
-// Gives memory for intermediate results. `area`: a number below kScratchAreas. The memory lasts until the plan has run.
+// Returns memory for intermediate results. `area`: a number below kScratchAreas. The memory stays valid until the plan
+// has run.
 using Scratch = std::function<std::byte*(int area, std::size_t bytes)>;
 inline constexpr int kScratchAreas = 3;
 
-// Every call except those of kEverybody gets `tag`. The tag contains a hash of the user's call. So ranks that made
-// different calls find a mismatch in the first stage that they make together.
+// Makes the plan of a call. Every call of a stage, except at the level kEverybody, gets the tag `tag`, which contains a
+// hash of the user's call. So if two ranks made different calls, they find a mismatch in the first stage that they run
+// together.
 std::vector<Stage> plan(const Call& call, const Layout& layout, const std::string& tag, const Scratch& scratch);
 
 }  // namespace reigen::comm::hierarchical

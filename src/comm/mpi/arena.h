@@ -16,7 +16,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
  public:
   // Zeroed memory, aligned to 64 bytes, freed when its last owner drops it.
   std::shared_ptr<void> allocate(std::size_t bytes);
-  // As allocate(), but the memory is not zeroed, and hold() does not know it.
+  // As allocate(), but the memory is not zeroed, and hold() returns null for it.
   std::shared_ptr<void> take(std::size_t bytes);
   // The block of allocate() in which `data` lies, as in BlockTable::hold().
   std::shared_ptr<void> hold(const void* data) const { return allocated_->hold(data); }

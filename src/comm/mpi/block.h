@@ -1,6 +1,6 @@
 // MPI's counts are ints. A Block describes any number of bytes by a datatype and a number of elements of this type that
 // fits into an int.
-// Thread rule: one owner.
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <mpi.h>
@@ -10,7 +10,7 @@
 
 namespace reigen::comm::mpi {
 
-inline constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // elements of one MPI call; tests use fewer
+inline constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  // the most elements in one MPI call; tests use fewer
 
 // `bytes` bytes as `count()` elements of `type()`. Up to `most` bytes the elements are single bytes. Above `most` bytes
 // there is one element of a derived datatype.

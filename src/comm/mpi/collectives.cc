@@ -23,7 +23,7 @@ Collective::Collective(Group& group, const Call& call, std::uint64_t sequence)
       extent_(extent_of(call, group.rank, group.size)) {
   group_.control->called(call_, sequence_);
   const std::uint64_t hash = hash_of(signature_of(call_), sequence_);
-  own_hash_ = {hash, ~hash};  // the largest hash has the smallest complement, so MPI_MIN finds both
+  own_hash_ = {hash, ~hash};  // MPI_MIN finds the smallest hash and, as the smallest complement, the largest hash
 }
 
 // Requests remain here only if the group has ended. MPI cannot cancel them, so their memory is never handed out again.

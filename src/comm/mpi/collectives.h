@@ -1,8 +1,8 @@
 // The collectives of the MPI backend. Each runs in two steps, and neither blocks.
 //
 // Compare: an MPI_Iallreduce of 16 bytes, on a communicator of its own, finds the smallest and the largest hash of the
-//   call over all ranks. MPI itself does not notice when ranks make different calls: it would hang, or truncate or mix
-//   up the data.
+//   call over all ranks. If the two differ, the ranks made different calls. MPI itself does not notice this: it would
+//   hang, or truncate or mix up the data.
 // Move: MPI's own nonblocking collective. It begins when every earlier call of this rank that uses the same memory is
 //   complete. Memory that is not from allocate() is copied to the arena and back: see arena.h. An input that has a
 //   factor is copied as well, multiplied by it.

@@ -37,7 +37,7 @@ struct Group {
     Span output;
   };
   std::vector<Moving> moving = {};
-  std::size_t most = kMostAtOnce;  // with more elements in all blocks, uneven calls use messages (uneven.cc)
+  std::size_t most = kMostAtOnce;  // if all blocks together have more elements, uneven calls use messages (uneven.cc)
 };
 
 }  // namespace reigen::comm::mpi

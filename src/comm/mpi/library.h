@@ -1,10 +1,11 @@
-// The MPI library of this process. A process has only one, and can start it only once, so it must be a global object.
-// Nothing else in Reigen belongs to a whole process.
+// The MPI library of this process. A process has only one MPI library, and can start it only once, so Library is a
+// global object.
 //
 // A program that called MPI_Init_thread itself also calls MPI_Finalize itself. Otherwise the first group starts MPI,
 // and MPI is finalized when the process exits with code 0. With another exit code MPI is not finalized, because
 // MPI_Finalize waits for the other ranks; mpirun then ends the job with that code. If a group has ended with operations
-// in flight, MPI_Finalize gets five seconds, because ranks that it waits for may be dead.
+// in flight, MPI_Finalize gets at most five seconds; then the process exits without it. The ranks for which
+// MPI_Finalize waits may be dead.
 #pragma once
 
 #include <mpi.h>
@@ -22,8 +23,8 @@ class Library {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Callers hold this lock around MPI's functions. If MPI serves only one thread at a time, it is a real lock.
-  // Otherwise it is empty and costs nothing.
+  // Callers hold this lock while they call MPI's functions. If MPI allows only one thread at a time, the lock holds a
+  // mutex. Otherwise the lock is empty and costs nothing.
   std::unique_lock<std::mutex> guard();
   // Notes that a group ended with operations in flight, so that MPI_Finalize gets a time limit.
   void finalize_in_time();

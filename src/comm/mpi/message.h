@@ -1,10 +1,11 @@
 // Send and recv over MPI. Messages have a communicator of their own, so messages and collectives may overtake each
 // other in any order.
 //
-// A short message is sent together with its header, and its send completes at once. MPI does not promise this for
-// MPI_Isend, so MPI gets a copy of the data. The data of a longer message is sent after its header, directly into the
-// memory of the recv. The send completes when MPI has finished it. A recv compares the header with its own call before
-// it takes the data. Memory that is not from allocate() is copied to the arena and back, as for collectives.
+// A short message is sent together with its header, and its send completes at once. MPI does not promise that MPI_Isend
+// completes at once, so MPI gets a copy of the data. The data of a longer message is sent after its header, directly
+// into the memory of the recv. The send completes when MPI has finished it. A recv compares the header with its own
+// call before it takes the data. Memory that is not from allocate() is copied to the arena and back, as for
+// collectives.
 #pragma once
 
 #include <mpi.h>

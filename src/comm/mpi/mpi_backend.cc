@@ -138,9 +138,9 @@ void MpiBackend::join() {
   group_.control->start();
 }
 
-// No operation is in flight: this rank has done its part of each operation, and MPI frees communicators without waiting
-// for the other ranks. Only short messages may still be unsent. MPI must send them before this rank announces that it
-// leaves.
+// Called when no operation is in flight. This rank has then done its part of each operation, and MPI frees
+// communicators without waiting for the other ranks. Only short messages may still be unsent. MPI must send them before
+// this rank announces that it leaves.
 void MpiBackend::leave() {
   if (left_) return;
   left_ = true;

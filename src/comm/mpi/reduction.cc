@@ -40,7 +40,7 @@ constexpr Functions all_functions(std::index_sequence<kAt...>) {
   return {&reduce_two<kAt / kOps, kAt % kOps>...};
 }
 
-// The MPI operations that run our kernels. Each is created at its first use and lives as long as MPI.
+// The MPI operations that run Reigen's kernels. Each is created at its first use and lives as long as MPI.
 struct Operations {
   std::mutex mutex;
   std::array<MPI_Op, kTypes * kOps> made;

@@ -16,11 +16,11 @@ namespace {
 
 constexpr int kTag = 0;
 
-// all_to_all_v: the counts that a rank sends to another rank, in elements.
+// In all_to_all_v: what a rank tells another rank about the data between the two. All values are numbers of elements.
 struct Said {
   std::uint64_t gives;
   std::uint64_t takes;
-  std::uint64_t widest;  // the most that it reads or writes in all: if one rank must use messages, all ranks must
+  std::uint64_t widest;  // the larger of the rank's whole input and output: if one rank must use messages, all must
 };
 constexpr int kSaidWords = sizeof(Said) / sizeof(std::uint64_t);
 

@@ -54,7 +54,8 @@ void find_nccl(Api& api, const device::Library& library) {
   library.find(api.nccl_recv, "ncclRecv");
 }
 
-// Opens the CUDA runtime first. LibTorch may have loaded the runtime, and then NCCL lies beside it.
+// Opens the CUDA runtime first, then NCCL. library_folders() includes the folders beside LibTorch, where a Python
+// installation has both libraries.
 Api open_library() {
   (void)device::cuda_runtime();
   const std::string fix =

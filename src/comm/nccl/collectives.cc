@@ -122,7 +122,7 @@ Step Collective::advance() {
 
 bool Collective::precede(const Stream& stream) {
   if (phase_ != Phase::kRunning && phase_ != Phase::kDone) return false;
-  const device::OnDevice on(group_.device);  // `stream` may be the default stream: it then means this device's
+  const device::OnDevice on(group_.device);  // `stream` may be the default stream, which is that of the current device
   done_.precede(device::handle_of(stream));
   return true;
 }
@@ -225,8 +225,8 @@ Collective::Block Collective::received_from(int rank) const {
   }
 }
 
-// For operations that NCCL does not have, or has only in recent versions: sends and recvs in one NCCL group. They all
-// run at once.
+// Performs operations that NCCL does not have, or has only in recent versions, by sends and recvs in one NCCL group.
+// They all run at once.
 ncclResult_t Collective::enqueue_by_messages() {
   const std::size_t element = size_of(call_.type);
   const OperationKind kind = even_kind(call_.kind);
@@ -250,7 +250,8 @@ ncclResult_t Collective::enqueue_by_messages() {
   return result;
 }
 
-// For blocks of different sizes: one reduction for each block, to the rank that gets the block.
+// Performs a reduce_scatter with blocks of different sizes: one reduction for each block, to the rank that gets the
+// block.
 ncclResult_t Collective::enqueue_by_reductions() {
   const ncclDataType_t type = element_type(call_.type).value_or(ncclUint8);
   const ncclRedOp_t op = operation(call_.op).value_or(ncclSum);

@@ -3,8 +3,8 @@
 // order.
 //
 // NCCL wants the same reduction on all ranks, but each rank has its own factor. So the factor is not a part of the
-// reduction. Before the reduction, another reduction of this rank alone multiplies the input by the factor. The product
-// lies in the output if the call allows that, else in scratch memory.
+// reduction. Before the reduction, a reduction over a communicator of this rank alone multiplies the input by the
+// factor. It writes the product to the call's output if that is large enough, else to scratch memory.
 #pragma once
 
 #include <memory>

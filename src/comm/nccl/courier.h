@@ -1,6 +1,6 @@
-// Opens the lanes of a group and gives their transfers to NCCL, on a thread of its own. So a short send can complete
-// before the receiver is there, and the driver thread never waits for the store. A lane carries the messages from one
-// rank to another (lane.h).
+// A lane carries the messages from one rank to another (lane.h). The courier opens the lanes of a group and gives their
+// transfers to NCCL, on a thread of its own. So a short send can complete before the receiver has made its recv, and
+// the driver thread never waits for the store.
 // Thread rule: as each member says; lane.h defines "Caller" and "Driver". The first lane starts the courier's thread.
 #pragma once
 
@@ -31,7 +31,7 @@ class Courier {
   // Driver. Throws the error that ended the courier's thread: the store was lost, or NCCL failed.
   void throw_if_failed() const;
 
-  // Waits until the receivers have all frames that this rank sent, for two seconds at most.
+  // Waits until the receivers have the frames of all messages that this rank sent, for two seconds at most.
   void flush();
   // Stops the thread, and returns the communicators of all lanes, which the caller must end.
   std::vector<Handle*> close();
@@ -45,7 +45,7 @@ class Courier {
   static bool ask(State& state, std::unique_lock<std::mutex>& lock);
 
   const GroupOptions& options_;
-  const std::shared_ptr<State> state_;  // the thread owns it too, because it may outlive the courier
+  const std::shared_ptr<State> state_;  // the thread owns it too, because the thread may outlive the courier
   std::thread thread_;
 };
 

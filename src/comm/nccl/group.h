@@ -18,7 +18,7 @@ struct Group {
   // The order of the members matters: a communicator must be destroyed before its stream.
   std::unique_ptr<device::OwnStream> stream = {};
   std::shared_ptr<void> barrier = {};  // one byte of device memory, which a barrier reduces
-  std::shared_ptr<void> scaled = {};   // device memory for inputs times their factor; one call after another uses it
+  std::shared_ptr<void> scaled = {};   // device memory for inputs times their factor; calls use it one after another
   std::size_t scaled_bytes = 0;
   std::unique_ptr<control::StoreControl> control = {};
   Handle alone = {};  // a communicator of this rank alone, which multiplies by factors; created at the first factor

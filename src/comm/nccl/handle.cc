@@ -108,7 +108,8 @@ void Handle::end(const std::vector<Handle*>& handles, const Deadline& deadline) 
   for (Handle* handle : handles) {
     ncclResult_t state = ncclSuccess;
     if (!handle->exists()) continue;
-    // A communicator that is not settled by now was never fully created, or waits for a rank that is gone.
+    // If NCCL has not finished its last call by now, the communicator was never fully created, or waits for a rank that
+    // is gone.
     const bool usable =
         api().nccl_comm_get_async_error(handle->communicator_, &state) == ncclSuccess && state == ncclSuccess;
     const ncclResult_t code = usable ? api().nccl_comm_finalize(handle->communicator_) : ncclInternalError;

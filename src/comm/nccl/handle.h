@@ -1,6 +1,6 @@
 // An NCCL communicator, from its creation to its end. The communicator is non-blocking: each NCCL call only begins an
 // operation, and settled() says when the next call may be made.
-// Thread rule: one owner at a time.
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <string>
@@ -22,13 +22,13 @@ class Handle {
   Handle& operator=(const Handle&) = delete;
 
   // Begins to create the communicator; all its ranks must call this. `most_blocks`: the most thread blocks that one
-  // call may use on the device; 0: NCCL's choice.
+  // call may use on the device; 0 means that NCCL chooses.
   void begin(const std::string& identity, int size, int rank, int most_blocks = 0);
 
   bool exists() const { return communicator_ != nullptr; }
   ncclComm_t get() const { return communicator_; }
-  // Whether NCCL has put the operation begun last on its stream. Throws BackendError, naming `what`, when the operation
-  // or the network failed.
+  // Whether NCCL has finished the call that was begun last: an operation is then on its stream. Throws BackendError,
+  // naming `what`, when the operation or the network failed.
   bool settled(const char* what) const;
 
   // Aborts the communicators: the device stops their kernels, whatever the other ranks do. Returns false if NCCL has

@@ -1,11 +1,11 @@
 // One end of a lane. A lane carries the messages from one rank to another. It has an NCCL communicator of the two ranks
-// and a stream of its own, so that messages wait only for each other. NCCL runs the sends and recvs of a communicator
-// in the order in which they were enqueued. On a lane this order is the same at both ends.
+// and a stream of its own, so that a message waits only for messages of the same lane. NCCL runs the sends and recvs of
+// a communicator in the order in which they were enqueued. On a lane this order is the same at both ends.
 //
 // The two ends find each other through the store at the first message: the sender makes the communicator's identity and
 // writes it to the store.
-// Thread rule: as each member says. "Caller": the thread that makes a call, under the engine's lock on calls. "Driver":
-// the driver thread. "Courier": the thread of courier.h, which holds the courier's lock.
+// Thread rule: as each member says. "Caller": the thread that makes a call, which holds the Engine's queue_mutex_.
+// "Driver": the driver thread. "Courier": the thread of courier.h, which holds the courier's lock.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct Frame {
   alignas(8) std::byte data[kShortMessage] = {};
 };
 
-// One transfer over a lane, of a frame or of the data of a longer message, and the events before and after it.
+// One transfer over a lane, with the events before and after it. It transfers a frame, or the data of a longer message.
 struct Transfer {
   explicit Transfer(int device) : done(device) {}
 
@@ -71,11 +71,13 @@ class Lane {
   Handle& handle() { return handle_; }
   const device::OwnStream& stream() const { return stream_; }
 
-  // Caller: the number of messages called so far. Driver: the number of the message whose turn it is.
+  // `called` is for the caller: the number of messages called so far. `next` is for the driver: the number of the
+  // message whose turn it is.
   std::uint64_t called = 0;
   std::uint64_t next = 0;
 
-  // Driver. Room for a frame in pinned host memory and on the device. A sender has kWindow slots, a receiver has one.
+  // Driver. A slot is room for a frame in pinned host memory and on the device. A sender has kWindow slots, a receiver
+  // has one.
   struct Slot {
     Frame* pinned;
     std::byte* device;

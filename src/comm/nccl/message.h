@@ -1,10 +1,10 @@
-// Send and recv over NCCL. Each direction between two ranks has a lane of its own, so messages and collectives may
-// overtake each other in any order.
+// Send and recv over NCCL. Each direction between two ranks has a lane (a communicator and a stream, lane.h) of its
+// own, so messages and collectives may overtake each other in any order.
 //
-// A message begins with a frame. The frame contains the data of a short message; the data of a longer message follows
-// the frame. A short send completes when its data is in the frame. Before that, it waits while kWindow earlier messages
-// have not been received. A longer send completes when the other rank has its data. A recv compares the frame with its
-// own call before it takes the data.
+// A message begins with a frame, which holds its count, type and tag. The frame also contains the data of a short
+// message; the data of a longer message follows the frame. A short send completes when its data is in the frame. A send
+// does not begin while kWindow earlier messages have not been received. A longer send completes when the other rank has
+// its data. A recv compares the frame with its own call before it takes the data.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class Send : public Message {
   bool begin();
 
   bool begun_ = false;
-  std::shared_ptr<device::Event> filled_;  // after the frame is filled, also with the data of a short message
+  std::shared_ptr<device::Event> filled_;  // recorded after the frame is filled (also with the data of a short message)
 };
 
 class Recv : public Message {

@@ -57,7 +57,7 @@ class NcclBackend : public Backend {
     return std::make_unique<Collective>(group_, call, sequence);
   }
   base::CoreShare core_share() const override { return group_.control->core_share(); }
-  bool always_spins() const override { return true; }  // only for microseconds, because the device does the work
+  bool always_spins() const override { return true; }  // spinning takes only microseconds, and the device does the work
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     sleeper_.sleep(
         ready, [] { return false; }, limit);
@@ -158,7 +158,8 @@ bool NcclBackend::is_idle() const {
   return group_.stream->is_idle() && messages_.copies.is_idle() && courier_.is_idle();
 }
 
-// The device stops its work for the group. After this, no kernel touches the callers' memory.
+// Aborts the communicators, so that the device stops its work for the group. Then no kernel accesses the callers'
+// memory any more.
 void NcclBackend::publish_abort(const AbortCause& cause) {
   aborted_ = true;
   group_.control->publish_abort(cause);

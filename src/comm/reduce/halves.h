@@ -18,8 +18,8 @@ struct HalfSum {
   float factor = 1;
 };
 
-// Return the number of elements that they have summed, from the first on: all whole vectors, or none if the processor
-// lacks the instructions.
+// Both functions sum the elements of all whole vectors, from the first element on, and return the number of these
+// elements. They sum nothing and return 0 if the processor lacks the instructions.
 namespace avx512 {
 std::size_t sum_bfloat16(const HalfSum& sum);
 std::size_t sum_float16(const HalfSum& sum);

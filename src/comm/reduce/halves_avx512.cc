@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::size_t kVector = 32;  // elements of 16 bits
 
-// 32 bfloat16 as floats. A bfloat16 is the upper half of a float. Elements with even indices are shifted to the upper
-// half. Elements with odd indices lie there already.
+// 32 bfloat16 elements as floats. A bfloat16 is the upper half of a float. In each pair of elements, the one with the
+// even index must be shifted to the upper half. The one with the odd index lies in the upper half already.
 struct Floats {
   __m512 even;
   __m512 odd;

@@ -1,4 +1,5 @@
-// One pass over P inputs: outputs[q][i] = op(inputs[0][i], ..., inputs[P-1][i]) for every q, in the order of the ranks.
+// One pass over P inputs: outputs[q][i] = op(inputs[0][i], ..., inputs[P-1][i]) for every q. The inputs are combined in
+// the order of the ranks.
 //
 // The kernels are written once, as plain loops (kernels.inl), and compiled for several instruction sets. At run time
 // the fastest instruction set that the processor has is chosen. All instruction sets give the same bits: the order of
@@ -22,10 +23,10 @@ struct Pass {
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   const double* factors = nullptr;  // null, or a factor for each input; for sums of floats only
-  // Write with non-temporal stores. This is faster if inputs and outputs are different memory, together larger than the
-  // caches.
+  // Write with non-temporal stores. This is faster if inputs and outputs lie in different memory and are together
+  // larger than the caches.
   bool streaming = false;
-  int divisor = 0;  // for an average whose inputs are sums already; 0: the number of inputs
+  int divisor = 0;  // an average divides by this number; 0 means the number of inputs
 };
 
 void run(const Pass& pass);
@@ -39,7 +40,7 @@ const char* instruction_set();
 // For tests: the functions of one instruction set, by its name.
 using Kernel = void (*)(const Pass& pass);
 using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
-Kernel kernel_for_test(const char* instruction_set);  // nullptr: this processor does not have it
+Kernel kernel_for_test(const char* instruction_set);  // null if this processor does not have it
 Copy streaming_copy_for_test(const char* instruction_set);
 
 namespace portable {

@@ -8,7 +8,7 @@
 
 namespace reigen::comm::schedule {
 
-// Cuts `count` elements into `parts` parts whose sizes differ by one at most, the longer parts first.
+// Cuts `count` elements into `parts` parts whose sizes differ by one at most. The longer parts come first.
 std::vector<std::size_t> even_cut(std::size_t count, std::size_t parts);
 
 // Blocks that lie one after the other in a buffer.
@@ -28,16 +28,16 @@ class Blocks {
   std::vector<std::size_t> begins_;
 };
 
-// Piece number `index` of a range that is cut into `pieces` pieces, with sizes as in even_cut.
+// Piece number `index` of a range that is cut into `pieces` pieces. The sizes of the pieces are as in even_cut().
 Range piece(const Range& range, std::size_t index, std::size_t pieces);
 
-// The elements of the largest piece.
+// The size of the largest piece, in elements, if `count` elements are cut into `pieces` pieces.
 std::size_t piece_count(std::size_t count, std::size_t pieces);
 
 // Appends a transfer if its range is not empty. `after`: see Transfer.
 void add(std::vector<Transfer>& transfers, int peer, const Range& range, std::size_t after = 0);
 
-// Appends a step if it does anything.
+// Appends a step if it contains a transfer or local work.
 void add(Schedule& schedule, Step step);
 
 }  // namespace reigen::comm::schedule

@@ -7,12 +7,13 @@ namespace reigen::comm::schedule {
 
 namespace {
 
-// A sum is sent this many steps after it is ready. The pieces that both sides send in these steps fill the buffers of a
-// connection.
+// An all_reduce sends the sum of a piece this many steps after the sum is ready. The input pieces that both ranks of a
+// connection send in these steps fill the connection's buffers.
 constexpr std::size_t kLag = 4;
 
-// Adds to `step`: send piece k of every other rank's block to its owner; receive piece k of this rank's block from
-// every other rank; add the pieces k of this rank's block in rank order into `result`.
+// Adds three things to `step`. This rank sends piece k of block q of its input to each other rank q. It receives piece
+// k of its own block from every other rank. It adds the received pieces and its own piece k in rank order, and writes
+// the sum to `result`.
 void exchange_piece(const Problem& p, const Blocks& blocks, std::size_t k, const Range& result, Step& step) {
   const std::size_t slot_count = piece_count(blocks.count(p.rank), p.segments);
   const Range own = piece(blocks.at(Buffer::kInput, p.rank), k, p.segments);
@@ -40,15 +41,15 @@ std::size_t scratch_of(const Problem& p, const Blocks& blocks) {
 
 }  // namespace
 
-// The schedule may be eager even in place: an input is overwritten only by the sum that contains it, so its receiver
-// already has it. A sum is sent kLag steps after it is ready, so that inputs, which wait for nothing, can be sent
-// before it.
+// The schedule may be eager even if the call is in place. An input piece that this rank sends to rank q is overwritten
+// only by the sum that comes back from rank q. Rank q has received the piece before, because the sum contains it. A sum
+// is sent kLag steps after it is ready. So the input pieces of these steps, which wait for nothing, are sent before it.
 Schedule direct_all_reduce(const Problem& p) {
   const Blocks blocks(p.counts);
   Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
   const Range own = blocks.at(Buffer::kOutput, p.rank);
   const std::size_t lag = std::min(kLag, p.segments);
-  std::vector<std::size_t> ready(p.segments);  // by piece: steps to complete before this rank's sum is ready
+  std::vector<std::size_t> ready(p.segments);  // by piece: its sum is ready after this many steps
   for (std::size_t k = 0; k < p.segments + lag; ++k) {
     Step step;
     if (k < p.segments) exchange_piece(p, blocks, k, piece(own, k, p.segments), step);
@@ -66,7 +67,8 @@ Schedule direct_all_reduce(const Problem& p) {
 
 Schedule direct_reduce_scatter(const Problem& p) {
   const Blocks blocks(p.counts);
-  // The schedule may be eager even in place: only this rank's own block is overwritten, which no other rank receives.
+  // The schedule may be eager even if the call is in place: it overwrites only this rank's own block, which this rank
+  // sends to nobody.
   Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
   for (std::size_t k = 0; k < p.segments; ++k) {
     Step step;
@@ -76,8 +78,9 @@ Schedule direct_reduce_scatter(const Problem& p) {
   return schedule;
 }
 
-// Every piece of a sum is sent to the root in the step after it is ready. The other ranks have no output, so their sums
-// wait in two pieces of scratch: one is sent while the other is written.
+// Every rank sends each piece of its sum to the root in the step after the piece is ready. Ranks other than the root
+// have no output. They keep their sums in two ranges of scratch: the sum in one range is sent while the next sum is
+// written to the other range.
 Schedule direct_reduce(const Problem& p) {
   const Blocks blocks(p.counts);
   const std::size_t ready_at = scratch_of(p, blocks);

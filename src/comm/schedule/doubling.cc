@@ -11,8 +11,9 @@ int largest_power_of_two(int size) {
   return power;
 }
 
-// The ranks that take part in the doubling. The number of ranks is a power of two plus `rest`. Among the first 2·rest
-// ranks, each odd rank is a guest: it sends its input to the even rank below it and takes no part.
+// Says which ranks take part in the doubling steps (the exchanges between ranks whose numbers differ in one bit). The
+// number of ranks is a power of two plus `rest`. Among the first 2·rest ranks, each odd rank is a guest: it sends its
+// input to the even rank just below it and takes no part. number() counts only the ranks that take part.
 class Fold {
  public:
   explicit Fold(const Problem& p) : power_(largest_power_of_two(p.size)), rest_(p.size - power_), rank_(p.rank) {}
@@ -34,8 +35,8 @@ std::vector<Range> in_order(const Range& own, const Range& other, bool own_first
   return own_first ? std::vector<Range>{own, other} : std::vector<Range>{other, own};
 }
 
-// Before the doubling: a guest sends its input, and the rank below adds it to its own input. Returns true if this
-// rank's sum is in the output from then on.
+// The step before the doubling steps: each guest sends its input to the rank below, which adds this input to its own.
+// Returns true if this rank has a guest. Its sum is then in the output; otherwise its data are still in the input.
 bool fold_in(const Problem& p, const Fold& fold, std::size_t count, Schedule& schedule) {
   Step step;
   if (!fold.takes_part()) {
@@ -51,7 +52,7 @@ bool fold_in(const Problem& p, const Fold& fold, std::size_t count, Schedule& sc
   return fold.has_guest();
 }
 
-// After the doubling: the rank below sends the result to its guest.
+// The step after the doubling steps: each guest receives the result from the rank below.
 void fold_out(const Problem& p, const Fold& fold, std::size_t count, Schedule& schedule) {
   Step step;
   if (!fold.takes_part()) add(step.receives, p.rank - 1, {Buffer::kOutput, 0, count});

@@ -5,7 +5,8 @@ namespace reigen::comm::schedule {
 
 namespace {
 
-// Receives every other rank's whole input into scratch, and adds all inputs in rank order.
+// Adds two things to `step`: this rank receives the whole input of every other rank into scratch, and then adds all
+// inputs in rank order.
 void add_everything(const Problem& p, std::size_t count, Step& step) {
   Local sum{Local::Kind::kFinish, {Buffer::kOutput, 0, count}};
   std::size_t slot = 0;
@@ -138,8 +139,8 @@ Schedule dissemination_barrier(const Problem& p) {
   Schedule schedule;
   for (int distance = 1; distance < p.size; distance *= 2) {
     Step step;
-    // The sent token and the received token lie in different places, because a step may not write a range that it
-    // sends.
+    // The sent element and the received element are different elements of scratch, because a step may not write a range
+    // that it sends.
     add(step.sends, (p.rank + distance) % p.size, {Buffer::kScratch, 0, 1});
     add(step.receives, (p.rank - distance + p.size) % p.size, {Buffer::kScratch, 1, 1});
     add(schedule, std::move(step));

@@ -11,7 +11,7 @@ int next_of(const Problem& p) { return (p.rank + 1) % p.size; }
 int previous_of(const Problem& p) { return (p.rank + p.size - 1) % p.size; }
 int around(const Problem& p, int rank) { return ((rank % p.size) + p.size) % p.size; }
 
-// For a group of one rank: the sum is this rank's input, without transfers.
+// For a group of one rank, whose sum is its own input. Nothing is sent.
 void add_own(const Problem& p, const Blocks& blocks, Schedule& schedule) {
   const Range own = blocks.at(Buffer::kInput, p.rank);
   Step step;
@@ -21,9 +21,9 @@ void add_own(const Problem& p, const Blocks& blocks, Schedule& schedule) {
   add(schedule, std::move(step));
 }
 
-// K-1 rounds in which the sum of each block is sent once around the ring, and ends on the rank with the block's number.
-// `partial(block, k)` is the place of the sum of piece k of a block before the sum is complete. `result` is the place
-// of the complete sum of this rank's block.
+// Adds the steps of K-1 rounds, in which the partial sum of each block passes once around the ring. At the end, rank b
+// has the complete sum of block b. `partial(block, k)`: the range for the sum of piece k of a block until the sum is
+// complete. `result`: the range for the complete sum of this rank's block.
 template <typename Partial>
 void reduce_around(const Problem& p, const Blocks& blocks, const Partial& partial, const Range& result,
                    Schedule& schedule) {
@@ -47,7 +47,8 @@ void reduce_around(const Problem& p, const Blocks& blocks, const Partial& partia
   }
 }
 
-// K-1 rounds in which every block is sent once around the ring. `own` is the place of this rank's block at first.
+// Adds the steps of K-1 rounds, in which every block passes once around the ring. `own`: the range that contains this
+// rank's block before the first round.
 void gather_around(const Problem& p, const Blocks& blocks, const Range& own, Schedule& schedule) {
   for (int round = 0; round + 1 < p.size; ++round) {
     const int sent = around(p, p.rank - round);
@@ -86,8 +87,8 @@ Schedule ring_reduce_scatter(const Problem& p) {
     add_own(p, blocks, schedule);
     return schedule;
   }
-  // The input belongs to the caller and may not be written, so partial sums are kept in scratch. Each piece has a place
-  // of its own there, because the blocks of two rounds may differ in length.
+  // The input belongs to the caller and may not be written, so partial sums lie in scratch. There, piece k of every
+  // block has the same range, with room for the longest piece. So pieces of blocks of different lengths do not overlap.
   const auto partial = [&](int block, std::size_t k) {
     return Range{Buffer::kScratch, longest * (1 + k), piece(blocks.at(Buffer::kInput, block), k, p.segments).count};
   };

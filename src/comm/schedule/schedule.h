@@ -1,10 +1,11 @@
-// What one rank does in an operation, as data: no sockets, no memory, no waiting.
+// A schedule: the list of steps that one rank does in an operation. It is plain data, without sockets and memory.
 //
-// A schedule is a list of steps. In a step all transfers run at once. When they are done, the local work of the step
-// runs, and then the next step begins. A transfer of zero elements is left out on both sides. Messages between two
-// ranks have no names: the n-th range that one rank sends to another is the n-th that the other receives from it. So
-// the schedules of all ranks must fit together; tests/comm/schedule_test.cc runs them against each other. A step never
-// writes a range that it sends. Thread rule: values, freely copied between threads.
+// All transfers of a step run at the same time. When they are done, the local work of the step (copies and sums) runs,
+// and then the next step begins. The schedules of sender and receiver both leave out a transfer of zero elements.
+// Messages between two ranks carry no identifier: the n-th range that rank A sends to rank B is the n-th range that B
+// receives from A. So the schedules of all ranks must match; tests/comm/schedule_test.cc runs them against each other.
+// The receives of a step never write a range that the same step sends.
+// Thread rule: plain values, which may be copied between threads.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ namespace reigen::comm::schedule {
 
 enum class Buffer : std::uint8_t { kInput, kOutput, kScratch };
 
-// A range of elements of a buffer.
+// Consecutive elements of a buffer.
 struct Range {
   Buffer buffer = Buffer::kInput;
   std::size_t begin = 0;
@@ -33,8 +34,8 @@ struct Transfer {
 struct Local {
   enum class Kind : std::uint8_t {
     kCopy,
-    kReduce,  // into = op(from...), in this order; an average is left as a sum
-    kFinish,  // like kReduce, and an average is divided by the number of ranks
+    kReduce,  // into = op(from...), in the order of `from`; for an average only adds
+    kFinish,  // like kReduce; for an average also divides by the number of ranks
   };
   Kind kind = Kind::kCopy;
   Range into;
@@ -48,10 +49,10 @@ struct Step {
 };
 
 struct Schedule {
-  std::size_t scratch = 0;  // elements
-  // If true, sends may begin before their step, but in their order, and no step waits for its own sends. The schedule
-  // must then overwrite a range only when its receiver already has it. On a busy machine, an eager schedule lets a rank
-  // do more each time it gets a processor.
+  std::size_t scratch = 0;  // size of the scratch buffer, in elements
+  // If true, a send may begin before its step begins, and a step may end before its sends are done. The order of the
+  // sends stays the same. An eager schedule must not overwrite a range that this rank sends before the receiver has the
+  // range. On a busy machine, an eager schedule lets a rank do more each time it gets a processor.
   bool eager = false;
   std::vector<Step> steps = {};
 };
@@ -61,12 +62,12 @@ struct Problem {
   int rank = 0;
   int size = 1;
   int root = 0;
-  // counts[q]: the size of rank q's block, in elements. The blocks lie in rank order without gaps. all_reduce,
-  // broadcast and reduce: the array is cut into one block for each rank (even_cut). all_to_all: what this rank sends to
-  // rank q.
+  // counts[q]: the size of rank q's block, in elements. The blocks lie in rank order without gaps. For all_reduce,
+  // broadcast and reduce, the array is cut into one block for each rank (even_cut). For all_to_all, counts[q] is the
+  // number of elements that this rank sends to rank q.
   std::vector<std::size_t> counts;
-  std::vector<std::size_t> received = {};  // all_to_all: what this rank gets from each rank
-  std::size_t segments = 1;                // long data are cut into this many pieces, sent one after the other
+  std::vector<std::size_t> received = {};  // all_to_all: received[q] elements come from rank q
+  std::size_t segments = 1;                // algorithms that can cut long data cut them into this many pieces
 };
 
 // The memory of the buffers of a schedule.
@@ -74,13 +75,13 @@ struct Memory {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
-  std::size_t element = 1;  // bytes
+  std::size_t element = 1;  // bytes of one element
 
   const std::byte* read(const Range& range) const;
   std::byte* write(const Range& range) const;
 };
 
-// Runs the local work. `ranks`: the number by which an average divides the sum.
+// Does the copy or the sum `local`. `ranks`: the number by which an average divides the sum.
 void run(const Local& local, const Memory& memory, DataType type, ReduceOp op, int ranks);
 
 }  // namespace reigen::comm::schedule

@@ -35,7 +35,7 @@ Schedule tree_reduce(const Problem& p) {
   const std::size_t count = Blocks(p.counts).total();
   const int own = distance_of(p);
   const bool is_root = own == 0;
-  // Only the root has an output.
+  // Only the root has an output. The other ranks add in scratch.
   const Range sum{is_root ? Buffer::kOutput : Buffer::kScratch, is_root ? 0 : count, count};
   const Range arrived{Buffer::kScratch, 0, count};
   Schedule schedule{.scratch = is_root ? count : 2 * count};

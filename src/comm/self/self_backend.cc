@@ -24,7 +24,7 @@ void run(const Call& call) {
                  call.arrives.front(), call.counts.front());
   }
   if (count == 0) return;
-  if (reduces(call.kind)) {  // reduce even one input, so that NaN, averages and truth values are as in any group
+  if (reduces(call.kind)) {  // one input is reduced too, so that NaN, averages and bools are as in any group
     const auto* input = static_cast<const std::byte*>(call.input);
     auto* output = static_cast<std::byte*>(call.output);
     reduce::run({.inputs = &input,

@@ -1,4 +1,4 @@
-// The additions and copies of a rank in a call, and the kind of stores with which the rank writes the result.
+// The additions and copies of a rank in a call, and the choice between plain and non-temporal stores for the result.
 #include <chrono>
 #include <cstring>
 
@@ -55,16 +55,16 @@ std::size_t Collective::touched_here() const {
 }
 
 // Guesses whether non-temporal stores are faster. They save time because a plain store first reads the cache line that
-// it writes. The guess is yes if all ranks together touch at least 1.5 times the size of the last-level cache (sums:
-// twice).
+// it writes. The guess is yes if all ranks together read and write at least 1.5 times as many bytes as the last-level
+// cache has, or twice as many for sums.
 bool Collective::guess_past_caches(std::size_t touched) const {
   const std::size_t by_all = touched * static_cast<std::size_t>(group_.size());
   return reduces(call_.kind) ? by_all >= 2 * cache_bytes() : 2 * by_all >= 3 * cache_bytes();
 }
 
-// Does the work with plain or non-temporal stores, whichever was faster in earlier calls. Only fused calls may use
-// non-temporal stores, because a staging buffer is read again at once. A sum in place may not use them either, because
-// they would evict the lines that were just read.
+// Does the work with plain or non-temporal stores, whichever was faster in earlier calls. Only fused calls on host
+// memory may use non-temporal stores: in two_shot the data in a staging buffer are read again at once. A sum in place
+// does not use them, because they would evict the cache lines of the input, which this rank has just read.
 void Collective::work_as_measured() {
   past_caches_ = false;
   if (job_ || path_ != Way::kFused || (reduces(call_.kind) && call_.input == call_.output)) return work();
@@ -95,7 +95,7 @@ void Collective::take_from(int rank) {
 void Collective::work() {
   const int r = group_.rank();
   const int p = group_.size();
-  const bool alone = path_ == Way::kOneShot;  // every rank computes its whole result itself
+  const bool alone = path_ == Way::kOneShot;  // every rank computes its whole result by itself
   switch (kind_) {
     case OperationKind::kAllReduce:
     case OperationKind::kReduce: {
@@ -110,7 +110,7 @@ void Collective::work() {
     case OperationKind::kReduceScatter: reduce_into({&r, 1}, {0, round_count(given(r, r).count)}, r); break;
     case OperationKind::kAllGather:
     case OperationKind::kAllToAll:
-      // Each rank starts with its neighbour, so that the ranks do not all read the same memory at once.
+      // Each rank starts with the next rank's block, so that the ranks do not all read the same memory at once.
       for (int i = 1; i <= p; ++i) take_from((r + i) % p);
       break;
     case OperationKind::kBroadcast:

@@ -32,7 +32,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       element_(size_of(call.type)),
       extent_(extent_of(call, group.rank(), group.size())),
       job_(group.medium() ? group.medium()->begin() : nullptr) {
-  // Every rank must make the same choice. So the largest input of any rank decides, even on a rank that has no input.
+  // Every rank must choose the same algorithm. So the largest input of any rank decides, even on a rank without input.
   const std::size_t largest = call_.kind != OperationKind::kAllToAllV ? largest_input() * element_ : SIZE_MAX;
   const Carrying carried = carrying(kind_, largest, group.size(), group.inline_bytes());
   is_tiny_ = largest <= kTinyBytes;
@@ -41,7 +41,7 @@ Collective::Collective(Group& group, Pipeline& pipeline, const Call& call, std::
       rules.empty() ? choose_usual_way(carried) : choose_way(rules, kind_, whole_bytes(call_, group.size()), carried);
   if (job_) chosen_ = largest == 0 ? Way::kOneShot : Way::kFused;
   path_ = chosen_;
-  need_ = {&RankPage::posted, job_ ? 0 : sequence + 1};  // a rank waits for no other rank until its device lets it post
+  need_ = {&RankPage::posted, job_ ? 0 : sequence + 1};  // on a device, the call waits for no rank before it is posted
 }
 
 std::string Collective::describe() const {
@@ -58,8 +58,9 @@ Need Collective::last_need() const {
   return {&RankPage::finished, known ? base_ + rounds_ : UINT64_MAX};
 }
 
-// The counters of a rank that is done with this broadcast or scatter, and may already make later calls. An abort of
-// such a rank concerns a later call. In other operations, and if the ranks meet at the end, no rank counts as done.
+// The counter values of a rank that is done with this broadcast or scatter, and may already make later calls. An abort
+// of such a rank concerns a later call. In other operations no rank counts as done. Neither does it in a broadcast or
+// scatter at whose end all ranks meet.
 Through Collective::through() const {
   return comes_from_root() && !meets_at_end() ? Through{.verified = sequence_ + 1, .finished = base_ + 1} : Through{};
 }
@@ -126,7 +127,7 @@ std::size_t Collective::largest_input() const {
 }
 
 // For a small call without a tag, writes only the cache lines that the call needs. Each line costs time: before this
-// rank can write it, the line must come back from the ranks that have read it.
+// rank can write the line, the line must come back from the caches of the ranks that have read it.
 void Collective::tell(Descriptor& d) const {
   d.count = call_.count;
   d.counts_hash = 0;
@@ -161,13 +162,14 @@ bool Collective::try_post() {
   const std::uint64_t room = takes_along ? kInlineSlots : kRingSlots;
   if (sequence_ >= room) {
     need_ = {&RankPage::verified, sequence_ - room + 1};
-    // The last known minimum is kept. To read the counters in every call would fetch cache lines that the other ranks
-    // have just written.
+    // `verified_by_all` is the smallest counter value when the counters were last read. They are not read in every
+    // call, because that would fetch cache lines that the other ranks have just written.
     std::uint64_t& verified = pipeline_.verified_by_all;
     if (verified < need_.value) verified = group_.least(need_.counter);
     if (verified < need_.value) return false;
   }
-  // An earlier call of this rank may still write the input that this call copies next to its descriptor.
+  // An earlier call of this rank may still write the input that this call stores next to its descriptor. So all earlier
+  // calls must be complete.
   if (inlined && pipeline_.completed != sequence_) return false;
   Slot& slot_here = group_.page().ring[slot()];
   Descriptor& d = slot_here.call;
@@ -185,8 +187,9 @@ bool Collective::try_post() {
   return true;
 }
 
-// Whether this rank's output is common memory. Another rank could return before this rank has written its output, and
-// write there itself. The late write of this rank would then destroy newer data.
+// Whether this rank's output is common memory. If so, the ranks must meet at the end of the call. Otherwise another
+// rank could return from the call and write newer data to this memory, and this rank would then overwrite the newer
+// data with its result.
 bool Collective::writes_common_here() const {
   const Heap& heap = group_.heap();
   return extent_.output > 0 && heap.has_common() && heap.is_common(call_.output, extent_.output * element_);
@@ -194,8 +197,9 @@ bool Collective::writes_common_here() const {
 
 void Collective::announce_buffers(Descriptor& d) const {
   d.input = d.output = Location{};
-  // An all_gather in place announces its buffers even if it is small (one_shot). If the buffers lie in common memory,
-  // the result is there already. No rank may then write it again, because other ranks may already use it.
+  // An all_gather in place announces its buffers even if it is small (one_shot). If the buffers of all ranks are the
+  // same common memory, the result is there already. No rank may then write the result again, because other ranks may
+  // already use it.
   if (path_ == Way::kOneShot && !is_in_place()) return;
   const std::string& name = group_.options().name;
   if (gives(group_.rank())) d.input = group_.heap().locate(call_.input, extent_.input * element_, name);
@@ -218,8 +222,8 @@ void Collective::compare_descriptors() const {
   }
 }
 
-// A function of its own: in compare_descriptors(), which every call runs, the two signatures would enlarge the stack
-// frame.
+// This is a separate function, because the two signatures would enlarge the stack frame of compare_descriptors(), which
+// every call runs.
 void Collective::throw_mismatch(int rank) const {
   const Descriptor& first = descriptor_of(0);
   const Descriptor& other = descriptor_of(rank);
@@ -227,8 +231,8 @@ void Collective::throw_mismatch(int rank) const {
                                         {0, signature_of(first)}, {rank, signature_of(other)}));
 }
 
-// Reads the descriptors, except for the buffers. The owners may overwrite their descriptors after this call is
-// verified.
+// Copies what this call needs from the descriptors of all ranks, except for the locations of buffers. After this rank
+// has verified the call, the other ranks may overwrite their descriptors.
 void Collective::read_announced() {
   const auto p = static_cast<std::size_t>(group_.size());
   for (int q = 0; q < group_.size(); ++q) writes_common_ = writes_common_ || descriptor_of(q).writes_common;
@@ -262,8 +266,9 @@ bool Collective::is_first_under_way() {
   return pipeline_.passed_on.empty();
 }
 
-// While other ranks still work on earlier operations, an operation may begin only if its buffers overlap no buffer of
-// those operations on any rank. Otherwise it might read data that a slower rank has not written yet.
+// While other ranks still work on earlier operations, only a fused all_reduce may begin, and only if its buffers
+// overlap no buffer of those operations on any rank. Otherwise it might read data that a slower rank has not written
+// yet.
 bool Collective::may_begin() {
   if (is_first_under_way()) return true;
   need_ = {&RankPage::finished, pipeline_.passed_on.back().finished};
@@ -287,7 +292,8 @@ bool Collective::may_begin() {
   return true;
 }
 
-// Whether every block is already in its place: all ranks made the call in place, in the same common memory.
+// Whether this is an all_gather whose result is there already, because all ranks made the call in place in the same
+// common memory.
 bool Collective::has_gathered_already() const {
   if (kind_ != OperationKind::kAllGather) return false;
   const Location& first = descriptor_of(0).output;
@@ -302,7 +308,7 @@ bool Collective::has_gathered_already() const {
   return true;
 }
 
-// Whether this rank's input is its own block of the output; for an all_gather.
+// For an all_gather: whether this rank's input is its own block of the output.
 bool Collective::is_in_place() const {
   const std::size_t begin = taken_at(group_.rank(), group_.rank()) * element_;
   return call_.output != nullptr && call_.input == static_cast<std::byte*>(call_.output) + begin;
@@ -314,21 +320,21 @@ bool Collective::is_in_common() const {
   });
 }
 
-// Whether all data come from a root whose input may be read early. If the root's input is visible, a rank copies from
-// it before all ranks have posted, and completes before all ranks have copied. Ranks that share a core then need one
-// turn less on the core, and most of them two turns less.
+// Whether this is a broadcast or scatter in which a rank need not wait for all ranks. A rank then copies from the
+// root's input as soon as the root has posted, and completes before all ranks have copied. If ranks share a core, each
+// of them then needs one time slice less, and most of them need two less.
 bool Collective::comes_from_root() const {
   return path_ == Way::kFused && job_ == nullptr &&
          (kind_ == OperationKind::kBroadcast || kind_ == OperationKind::kScatter);
 }
 
-// Whether all ranks wait at the end until all have finished. In common memory the buffers of different ranks may be
-// the same bytes. may_begin() would not see this, because it compares the buffers of a rank only with earlier buffers
-// of the same rank.
+// Whether every rank waits at the end of the call until all ranks have finished. In common memory, buffers of different
+// ranks may be the same bytes. may_begin() would not notice such an overlap, because it compares the buffers of a rank
+// only with earlier buffers of the same rank. So the ranks wait.
 bool Collective::meets_at_end() const { return path_ == Way::kTwoShot || is_in_common() || writes_common_; }
 
-// Does the work of this rank before all ranks have posted, if the work needs only the root. A rank that made a
-// different call is found later, when all ranks have posted.
+// Does the work of this rank before all ranks have posted, if the work needs only the root's input. Returns true if the
+// work is done now. If some rank made a different call, this rank finds that out later, when all ranks have posted.
 bool Collective::go_ahead() {
   if (is_ahead_ || !comes_from_root() || largest_block() == 0) return false;
   const RankPage& root = group_.page_of(call_.root);
@@ -343,7 +349,7 @@ bool Collective::go_ahead() {
   return is_ahead_ = true;
 }
 
-// Always true for host memory.
+// Whether the device has done the work that was requested last. Always true for host memory.
 bool Collective::device_is_done() { return job_ == nullptr || job_->is_done(); }
 
 bool Collective::take_part() {
@@ -354,7 +360,7 @@ bool Collective::take_part() {
   }
   if (!device_is_done()) return false;
   is_working_ = false;
-  // A rank that has aborted may have changed its buffers during the work, so the data that this rank read cannot be
+  // A rank that has aborted may have changed its buffers during the work. So the data that this rank has read cannot be
   // trusted.
   group_.throw_if_aborted(through(), call_.root);
   group_.advance(&RankPage::finished, base_ + round_ + 1);
@@ -388,14 +394,14 @@ void Collective::resolve_buffers_of(int rank) {
     if (d.input.is_reachable()) buffers.input = group_.resolve(rank, d.input);
     if (d.output.is_reachable()) buffers.output = group_.resolve(rank, d.output);
   } catch (const IoError& error) {
-    if (error.exit_code() == ExitCode::kOsResource) throw;  // this rank itself lacks memory or descriptors
+    if (error.exit_code() == ExitCode::kOsResource) throw;  // this rank itself lacks memory or file descriptors
     group_.throw_unreachable(rank, error.what(), describe());
   }
 }
 
 void Collective::plan_rounds() {
-  // A rule for two_shot does not apply to common memory. Another rank might copy from its staging buffer into common
-  // memory late, and overwrite data that a rank has written there after the call.
+  // A rule for two_shot does not apply to common memory. In two_shot a slow rank might copy its result from its staging
+  // buffer to common memory after another rank has completed the call and written newer data there.
   const bool forced = chosen_ == Way::kTwoShot && !is_in_common();
   const bool pushes =
       !forced && kind_ == OperationKind::kGather && buffers_[static_cast<std::size_t>(call_.root)].output != nullptr;
@@ -436,7 +442,8 @@ std::byte* Collective::output_of(int to, int from) const {
   return stages(to) ? staged(to, 0) : buffers_[static_cast<std::size_t>(to)].output + at;
 }
 
-// Slices end at cache-line boundaries, so that two ranks never write to the same line.
+// The part of this round's elements that `rank` adds in an all_reduce or reduce. Slices end at cache-line boundaries,
+// so that two ranks never write to the same line.
 Collective::Part Collective::slice_of(int rank) const {
   const std::size_t count = round_count(call_.count);
   const std::size_t line = std::max<std::size_t>(1, 64 / element_);
@@ -446,8 +453,8 @@ Collective::Part Collective::slice_of(int rank) const {
   return {begin, std::min(count, begin + slice) - begin};
 }
 
-// Copies the input that other ranks read into this rank's staging buffer. This rank reads its own slice or block in
-// place.
+// Copies this rank's input to its staging buffer, from which the other ranks read it. The slice or block that only this
+// rank reads is not copied.
 void Collective::stage_input() {
   const int r = group_.rank();
   if (!gives(r) || !stages(r) || (kind_ == OperationKind::kGather && r == call_.root)) return;
@@ -462,7 +469,7 @@ void Collective::stage_input() {
   }
 }
 
-// Copies the results that other ranks wrote for this rank from its staging buffer to its output.
+// Copies results to this rank's output from its staging buffer, where the other ranks have written them.
 void Collective::unstage_output() {
   const int r = group_.rank();
   if (!stages(r) || !is_written_by_others(r) || kind_ == OperationKind::kGather) return;
@@ -493,9 +500,9 @@ Step Collective::end_round() {
   return path_ == Way::kTwoShot && writes_common_ ? meet_again(base_ + rounds_ + 1) : complete();
 }
 
-// Completes a call that needs no round. The posted data of a rank remain unchanged until this rank counts the call as
-// verified, even if their owner fails meanwhile. If the owner aborts after it has completed this call, the abort
-// concerns a later call.
+// Completes a one_shot call, or an all_gather whose result is there already. The descriptor of a rank and the input
+// next to it remain unchanged until this rank has verified the call, even if the other rank fails meanwhile. If the
+// other rank aborts after it has verified this call, the abort concerns a later call.
 Step Collective::finish_at_once() {
   const bool has_work = path_ == Way::kOneShot && !has_gathered_already();
   if (has_work) {
@@ -507,7 +514,7 @@ Step Collective::finish_at_once() {
   return has_work && writes_common_ ? meet_again(base_ + 1) : complete();
 }
 
-// This rank may have just written to common memory. So no rank goes on before all ranks have written.
+// The call may have written to common memory. So no rank completes the call before all ranks have written.
 Step Collective::meet_again(std::uint64_t rounds) {
   pipeline_.rounds = rounds;
   group_.advance(&RankPage::finished, rounds);
@@ -536,16 +543,16 @@ Step Collective::advance() {
       read_announced();
       if (!may_begin()) return Step::kBlocked;
       if (path_ == Way::kOneShot) return finish_at_once();
-      // A rank may have posted this call before it has written the result of an earlier one_shot call. Wait until it
-      // has written that result.
+      // A rank may have posted this call before it has written the result of an earlier one_shot call. It verifies that
+      // call after it has written the result. So wait until all ranks have verified all earlier calls.
       need_ = {&RankPage::verified, sequence_};
       if (!group_.met(need_)) return Step::kBlocked;
       if (has_gathered_already()) return finish_at_once();
       resolve_buffers();
       plan_rounds();
       pipeline_.rounds = base_ + rounds_;
-      // A two_shot call must still copy its result out after all ranks have finished, and the next call may not begin
-      // before that. So a two_shot call counts as verified later.
+      // In a two_shot call, a rank copies its result out of the staging buffer after all ranks have finished. The next
+      // call may not begin before that. So end_round() counts a two_shot call as verified after this copy.
       if (path_ != Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
       begin_round();
       return Step::kMoved;

@@ -26,7 +26,7 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kEnding = milliseconds(300);  // a process that closed its files is seen to have ended within this time
+constexpr auto kEnding = milliseconds(300);  // the end of a process is visible at most this long after its files close
 constexpr auto kJoinSlice = seconds(1);      // a waiting rank checks this often which ranks are missing
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
@@ -42,8 +42,8 @@ void ring_bell(RankPage& page) {
 
 }  // namespace
 
-// In the descriptor of a call with even blocks, and of an all_to_all_v, `counts` still has the values of an earlier
-// call. So this function does not read them.
+// For a call with blocks of one size, and for an all_to_all_v, `counts` of the descriptor still contains the values of
+// an earlier call. So this function does not read `counts` for them.
 CallSignature signature_of(const Descriptor& d) {
   const bool uneven = is_uneven(d.kind);
   const bool compares_counts = uneven && d.kind != OperationKind::kAllToAllV;
@@ -62,8 +62,9 @@ Group::Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::share
       heap_(std::move(heap)),
       medium_(std::move(medium)),
       peers_(static_cast<std::size_t>(options.size)) {
-  // The ranks of a split group share the processors with all ranks of `whole`, so the share in `whole` decides. In a
-  // first group the processes of the other ranks are not known yet, so the number of ranks must decide.
+  // Decides whether each rank has a core of its own. The ranks of a split group share the processors with all ranks of
+  // `whole`, so this rank's share of the processors in `whole` decides. If the group is not split from another, the
+  // processes of the other ranks are not known yet, so the number of ranks decides.
   const bool cores_for_all = whole == nullptr ? base::have_cores(size()) : base::have_cores(whole->core_share_, 1);
   meet(inline_bytes_for(size(), cores_for_all));
   core_share_ = whole == nullptr ? share_cores() : whole->core_share_;
@@ -82,7 +83,7 @@ Group::Group(const GroupOptions& options, Group& first)
   first.lane_ = this;
 }
 
-// Makes this rank's page, and opens the pages of the others.
+// Makes this rank's page, and opens the pages of the other ranks.
 void Group::meet(std::size_t inline_bytes) {
   auto& own = peers_[static_cast<std::size_t>(rank())];
   static_assert(sizeof(RankPage) % alignof(PairBox) == 0);
@@ -146,8 +147,8 @@ void Group::open_peer(int rank, const Announced& announced) {
   const SegmentAddress& page = announced.page;
   peer.host = announced.host;
   peer.inline_bytes = announced.inline_bytes;
-  // The smallest value of any rank counts. So all ranks make the same choices, even if their containers give them
-  // different numbers of cores.
+  // All ranks use the smallest value that a rank has announced. So they make the same choices, even if their containers
+  // give them different numbers of cores.
   inline_bytes_ = std::min(inline_bytes_, announced.inline_bytes);
   peer.pid = page.pid;
   shares_process_ = shares_process_ || (rank != this->rank() && page.pid == ::getpid());
@@ -158,7 +159,7 @@ void Group::open_peer(int rank, const Announced& announced) {
   } else if (page.pid != ::getpid()) {
     peer.pidfd = std::make_shared<UniqueFd>(static_cast<int>(::syscall(SYS_pidfd_open, page.pid, 0)));
     if (!*peer.pidfd && errno == ESRCH) throw PeerLost(rank, died_while_forming(who(rank), options_));
-    // Without pidfd (an old kernel, a sandbox) the death of a rank shows only as a missing heartbeat.
+    // Without pidfd (an old kernel, a sandbox) this rank notices the death of a rank only by its missing heartbeat.
     if (!*peer.pidfd) base::log_warning("pidfd_open: {}; the death of a rank is seen late", base::errno_text(errno));
   }
   try {
@@ -167,7 +168,7 @@ void Group::open_peer(int rank, const Announced& announced) {
     peer.page = reinterpret_cast<RankPage*>(peer.segment->data());
     if (medium_) (void)peer.heap->resolve(peer.page->staging_at);  // throws if this rank's device cannot reach it
   } catch (const IoError& error) {
-    // A process that ends closes its files a moment before its end is visible. Wait for that moment.
+    // A process that ends closes its files a moment before has_died() can see its end. So ask has_died() repeatedly.
     for (const Deadline deadline = Deadline::after(kEnding); !has_died(rank) && !deadline.expired();) {
       std::this_thread::sleep_for(milliseconds(1));
     }
@@ -281,7 +282,8 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
   throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
-// Returns false also if the death cannot be known: for ranks of this process, and for ranks not yet opened.
+// Returns false also for ranks whose death cannot be seen: ranks of this process, ranks without a pidfd, and ranks for
+// which open_peer() has not run yet.
 bool Group::has_died(int rank) const {
   const std::shared_ptr<UniqueFd>& handle = peers_[static_cast<std::size_t>(rank)].pidfd;
   if (!handle || !*handle) return false;
@@ -325,7 +327,7 @@ void Group::check_patience(const std::vector<int>& missing, const std::string& w
 }
 
 void Group::throw_if_aborted(const Through& through, int source) const {
-  std::atomic_thread_fence(std::memory_order_acquire);  // earlier reads of data come before the reads of `state`
+  std::atomic_thread_fence(std::memory_order_acquire);  // orders earlier reads of data before the reads of `state`
   for (int q = 0; q < size(); ++q) {
     const RankPage& page = *peers_[static_cast<std::size_t>(q)].page;
     if (page.state.load() != RankState::kAborted || (q != source && through.holds_for(page))) continue;

@@ -1,4 +1,4 @@
-// How the ranks of a group on one machine find each other, see who is alive, sleep, and wake each other.
+// How the ranks of a group on one machine find each other, notice dead ranks, sleep, and wake each other.
 #pragma once
 
 #include <sys/types.h>
@@ -27,8 +27,8 @@ struct Need {
   bool met_by(const RankPage& page) const { return (page.*counter).load() >= value; }
 };
 
-// The counter values that a rank has reached when it is done with a call. If such a rank aborts, its abort concerns a
-// later call. With the default values no rank counts as done.
+// The counter values from which a rank counts as done with a call. If a rank aborts after it has reached them, its
+// abort concerns a later call. With the default values no rank counts as done.
 struct Through {
   std::uint64_t verified = UINT64_MAX;
   std::uint64_t finished = 0;
@@ -41,12 +41,13 @@ struct Through {
 class Group {
  public:
   // Blocks until all ranks have mapped each other's pages. Throws Timeout naming the missing ranks, and BackendError
-  // when ranks cannot reach each other's memory. `medium`: the device whose memory the heap allocates; null: the host.
-  // `whole`: the group from which this group is split, or null.
+  // when ranks cannot reach each other's memory. `medium`: the device whose memory the heap allocates; null for host
+  // memory. `whole`: the group from which this group is split; null if it is not split from another.
   Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::shared_ptr<Medium> medium,
         const Group* whole = nullptr);
   // A second lane of `first`: a Group with the same ranks and memory, whose calls may be in flight at the same time as
-  // those of `first`. Error messages about a rank name its last call in either lane. One thread at a time drives both.
+  // those of `first`. Error messages about a rank name its last call, in whichever lane it is. Only one thread at a
+  // time advances the calls of both lanes.
   Group(const GroupOptions& options, Group& first);
   ~Group();
   Group(const Group&) = delete;  // other ranks map its page
@@ -58,27 +59,28 @@ class Group {
   const AlgorithmChoice& algorithms() const { return algorithms_; }
   RankPage& page() { return *peers_[static_cast<std::size_t>(rank())].page; }
   RankPage& page_of(int rank) { return *peers_[static_cast<std::size_t>(rank)].page; }
-  // The box in which `owner` writes for `other`.
+  // The box of rank `owner` for messages to and from rank `other`. Only `owner` writes to it.
   PairBox& box(int owner, int other) {
     auto* const behind = reinterpret_cast<std::byte*>(&page_of(owner)) + sizeof(RankPage);
     return reinterpret_cast<PairBox*>(behind)[other];
   }
-  // The address of `location` in this process. Throws IoError when the owner is gone. Throws
-  // InvalidArgument when `location` is in memory of allocate_shared() that this rank has released already.
+  // The address in this process of a location that `rank` has announced. Throws IoError when that rank is gone. Throws
+  // InvalidArgument when the location is in memory of allocate_shared() that this rank has released already.
   std::byte* resolve(int rank, const Location& location);
   Heap& heap() { return *heap_; }
-  // Null: the group's memory is host memory.
+  // Null if the group's memory is host memory.
   const std::shared_ptr<Medium>& medium() const { return medium_; }
-  // Whether a stream may wait on the device for a call of the group. All ranks of a process share the default stream
-  // of a device. If one rank made this stream wait for a call, later work of another rank of the process on the stream
-  // would wait too. But the call may need exactly that work.
+  // Whether a stream may be made to wait for a call of the group. This is not so for the default stream of a device if
+  // several ranks are threads of this process, because they share that stream. If one rank made the stream wait for a
+  // call, work that another of these ranks enqueues later would wait too. But the call may need exactly that work to
+  // complete.
   bool lets_follow(const Stream& stream) const { return stream.handle != nullptr || !shares_process_; }
-  // A rank's staging buffer, at an address of this process.
+  // The address in this process of a rank's staging buffer.
   std::byte* staging_of(int rank);
   std::size_t staging_bytes() const { return medium_ ? kDeviceStagingBytes : kStagingBytes; }
 
   bool met(const Need& need) const;
-  // The smallest value of the counter on any rank.
+  // The smallest value that the counter has on any rank.
   std::uint64_t least(std::atomic<std::uint64_t> RankPage::*counter) const;
   // Sets this rank's counter to `value`, then wakes the ranks that sleep.
   void advance(std::atomic<std::uint64_t> RankPage::*counter, std::uint64_t value);
@@ -87,14 +89,14 @@ class Group {
   void ring_own();
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
 
-  // Checks the ranks for the operation `what`, which waits. `need`: what the operation waits for now. `last`: the last
-  // condition of the operation; a rank that meets it has done its part, and may leave the group or die. Throws when a
-  // rank that does not meet `last` has died or left. Throws when a rank that does not meet `need` lives but gives no
-  // heartbeat, or when the wait for such ranks has lasted too long. Throws when a rank for which `through` does not
-  // hold has aborted.
+  // Checks the other ranks while an operation waits. `what`: the operation, as text for error messages. `need`: the
+  // condition for which it waits now. `last`: the last condition for which it will wait. A rank that meets `last` has
+  // done its share, and may leave the group or die. Throws when a rank that does not meet `last` has died or left.
+  // Throws when a rank that does not meet `need` lives but gives no heartbeat, or when the wait for such ranks has
+  // lasted too long. Throws when a rank for which `through` does not hold has aborted.
   void check(const Need& need, const Need& last, const Through& through, const std::string& what,
              std::chrono::nanoseconds waited);
-  // The same checks for one rank, for which the operation `what` waits.
+  // The same checks, for an operation that waits for one rank only.
   void check(int rank, const std::string& what, std::chrono::nanoseconds waited);
   // Throws the error with which another rank aborted, unless `through` holds for that rank. If rank `source` aborted,
   // throws its error in any case.
@@ -105,11 +107,12 @@ class Group {
   void leave();
   void publish_abort(const AbortCause& cause);
   const base::CoreShare& core_share() const { return core_share_; }
-  // inline_bytes(): how many bytes of a call's input every rank can store in its page, beside the call. inlined(): the
-  // place where `rank` stores the bytes of call `sequence`. The same place was used kInlineSlots calls before.
+  // inline_bytes(): the size of the largest input that every rank can store in shared memory together with its call.
+  // inlined(): the address where `rank` stores the input of call number `sequence`. The call kInlineSlots numbers
+  // before used the same address.
   std::size_t inline_bytes() const { return inline_bytes_; }
   std::byte* inlined(int rank, std::uint64_t sequence) const;
-  // Called when this rank posts a call: remembers its order among the calls of all lanes.
+  // Called when this rank posts a call. Stores the position of the call among this rank's calls in both lanes.
   void note_order();
 
  private:
@@ -120,7 +123,7 @@ class Group {
     std::string host;
     pid_t pid = 0;
     std::size_t inline_bytes = 0;
-    std::shared_ptr<UniqueFd> pidfd;  // none for ranks of this process, or if the system refuses it
+    std::shared_ptr<UniqueFd> pidfd;  // not set for ranks of this process, or if the system refuses it
     std::uint64_t heartbeat = 0;
     std::chrono::steady_clock::time_point heartbeat_seen;
   };
@@ -128,14 +131,14 @@ class Group {
   void meet(std::size_t inline_bytes);
   void join();
   base::CoreShare share_cores() const;
-  // What a rank announces so that the other ranks find its memory.
+  // The text that a rank writes to the store, so that the other ranks find its memory.
   struct Announced {
     std::string host;
     SegmentAddress page;
     SegmentAddress heap;
     std::size_t inline_bytes = 0;
   };
-  // Throws when that rank runs another version, or was started with another number of ranks than this rank.
+  // Throws when `rank` runs another version than this rank, or was started with another number of ranks.
   Announced read_announcement(int rank, const std::string& text) const;
   void open_peer(int rank, const Announced& announced);
   std::string announcement() const;
@@ -152,7 +155,7 @@ class Group {
   AlgorithmChoice algorithms_{"", Family::kSharedMemory};
   std::shared_ptr<Heap> heap_;
   const std::shared_ptr<Medium> medium_;
-  std::shared_ptr<void> staging_;  // the staging buffer in device memory; null: host memory
+  std::shared_ptr<void> staging_;  // the staging buffer in device memory; null for a group on host memory
   std::vector<Peer> peers_;
   base::CoreShare core_share_;
   std::size_t inline_bytes_ = SIZE_MAX;

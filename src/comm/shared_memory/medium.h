@@ -1,8 +1,9 @@
-// A device whose memory holds the buffers of a group's calls, and which adds and copies there.
+// A Medium is a device (a GPU) whose memory contains the buffers of a group's calls. The device itself adds and copies
+// the data of the calls.
 //
-// The ranks of one machine meet through their pages (page.h), whatever memory their buffers lie in. For buffers in host
-// memory, the driver thread adds and copies, and there is no Medium. A device works asynchronously: each operation has
-// a Job, which says whether the device has done the work.
+// The ranks of one machine synchronize through pages in host memory (page.h), whatever memory their buffers lie in. A
+// group on host memory has no Medium: there the driver thread, which advances the calls (backend.h), adds and copies.
+// A device works asynchronously. So each operation has a Job, which says whether the device has done the work.
 // Thread rule: any thread may use a Medium; only the driver thread uses a Job.
 #pragma once
 
@@ -24,8 +25,8 @@ class Job {
   virtual ~Job() = default;
   virtual void reduce(const reduce::Pass& pass) = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Closes a part of the job: the work that was asked for until now. is_done() says whether the device has completed
-  // the part that was closed last.
+  // Ends a part of the job: the part is the work that was requested until now. is_done() says whether the device has
+  // completed the part that was ended last.
   virtual void close_part() = 0;
   virtual bool is_done() = 0;
   // Makes work that is enqueued on the stream from now on wait until this Job is destroyed. The Job is destroyed when
@@ -33,7 +34,7 @@ class Job {
   virtual void precede(const Stream& stream) = 0;
 };
 
-// Makes the stream wait for the end of the job. Returns false if there is no job; the stream does not wait then.
+// Makes the stream wait for the end of the job. If there is no job, does nothing and returns false.
 inline bool precede_by(const std::unique_ptr<Job>& job, const Stream& stream) {
   if (job) job->precede(stream);
   return job != nullptr;
@@ -48,12 +49,12 @@ class Medium {
   // The most ranks that one call can have.
   virtual int most_ranks() const = 0;
 
-  // A piece of zeroed memory that ranks of this machine can open. Throws IoError (exit code 71) when there is no more
-  // memory.
+  // Allocates zeroed memory that other ranks of this machine can open. Throws IoError (exit code 71) when the device
+  // has not enough memory.
   virtual std::shared_ptr<Segment> create(std::size_t size) = 0;
-  // Opens a segment of another rank. Throws IoError when its owner is gone, BackendError when this rank cannot reach
-  // it. The owner should keep the segment as long as other ranks have it open. If it does not, CUDA does not define
-  // what the other ranks see.
+  // Opens a segment of another rank. Throws IoError when that rank is gone, and BackendError when this rank's device
+  // cannot reach the segment. The rank that made the segment should not free it while other ranks have it open. If it
+  // does, CUDA does not define what the other ranks see.
   virtual std::shared_ptr<Segment> open(const SegmentAddress& address) = 0;
   // Returns when the device has zeroed the bytes.
   virtual void zero(std::byte* data, std::size_t bytes) = 0;
@@ -62,11 +63,11 @@ class Medium {
   // work. Called on the thread that makes the call.
   virtual std::shared_ptr<Before> mark(const Stream& after) = 0;
   virtual std::unique_ptr<Job> begin() = 0;
-  // The time since a job last began to wait for the device; zero: no job waits. A device wakes no thread when it is
-  // done, so a thread that sleeps must look from time to time.
+  // Zero if no job and no call waits for the device; otherwise the time since the last such wait began. A device wakes
+  // no thread when it is done, so a thread that sleeps must ask from time to time.
   virtual std::chrono::nanoseconds busy_for() const = 0;
-  // Waits until the device has done all that jobs have asked for until now, for at most `limit`. Returns false if the
-  // device is not done.
+  // Waits until the device has done all work that jobs have requested until now, but not longer than `limit`. Returns
+  // false if the device is not done then.
   virtual bool drain(std::chrono::nanoseconds limit) = 0;
 };
 

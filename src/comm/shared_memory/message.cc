@@ -10,7 +10,8 @@ namespace reigen::comm::shared_memory {
 
 namespace {
 
-// Where the inline message of a slot begins in a device's staging buffer, in bytes. It lies after the chunks.
+// The offset in bytes, in a staging buffer of device memory, of the inline message of a slot. The inline messages lie
+// after the chunks.
 std::size_t inline_at(std::size_t slot) { return kMessageChunks * kMessageChunkBytes + slot * kMessageInlineBytes; }
 
 }  // namespace
@@ -39,7 +40,7 @@ bool Message::copy(void* to, const void* from, std::size_t bytes) {
   return !is_copying_;
 }
 
-// The staging buffer begins with the chunks. In device memory the inline messages follow them.
+// A staging buffer begins with the chunks. In device memory, room for inline messages follows the chunks.
 void Send::make_staging() {
   if (pair_.staging != nullptr) return;
   const std::size_t bytes = kMessageChunks * kMessageChunkBytes + (job_ ? kMessageSlots * kMessageInlineBytes : 0);
@@ -47,7 +48,7 @@ void Send::make_staging() {
   own_box().staging = group_.heap().locate(pair_.staging.get(), bytes);
 }
 
-// Returns false while the device still copies.
+// Stores the message in this rank's box, or on a device in the staging buffer. Returns false while the device copies.
 bool Send::fill_inline() {
   if (call_.bytes() == 0) return true;
   if (!job_) return copy(own_box().inlined[slot()].data(), call_.input, call_.bytes());
@@ -55,14 +56,14 @@ bool Send::fill_inline() {
   return copy(static_cast<std::byte*>(pair_.staging.get()) + inline_at(slot()), call_.input, call_.bytes());
 }
 
-// Returns false while an earlier send is still to be announced, or while the other rank has not taken enough earlier
-// messages. On a device, also returns false while the work before this call is not done, or while the device still
-// copies.
+// Returns false while earlier sends come first, or while all slots contain messages that the other rank has not taken.
+// On a device, also returns false while the work before this call on its stream is not done, or while the device copies
+// the message.
 bool Send::announce() {
   if (pair_.next_send != number_ || other_box().taken.load() + kMessageSlots <= number_) return false;
   if (call_.before && !call_.before->is_done()) return false;
   if (call_.bytes() <= kMessageInlineBytes && !fill_inline()) return false;
-  group_.throw_if_aborted();  // ranks that exchange short messages never wait long enough for check_peers()
+  group_.throw_if_aborted();  // ranks that exchange short messages never wait so long that check_peers() runs
   MessageSlot& message = own_box().slots[slot()];
   message = {};
   message.count = call_.count;
@@ -113,8 +114,8 @@ Step Send::advance() {
     case Phase::kFilling: return fill();
     case Phase::kTaking: break;
   }
-  // A staged send waits too, because the other rank may not have mapped the staging buffer yet. If this rank ended now,
-  // the other rank could no longer map it.
+  // A direct send waits until the other rank has copied from its buffer. A staged send waits too, because the other
+  // rank may not have mapped the staging buffer yet. It could no longer map the buffer if this process ended now.
   return other_box().taken.load() > number_ ? Step::kDone : Step::kBlocked;
 }
 
@@ -127,7 +128,7 @@ const std::byte* Recv::reach(const Location& location) const {
   try {
     return group_.resolve(call_.root, location);
   } catch (const IoError& error) {
-    if (error.exit_code() == ExitCode::kOsResource) throw;  // this rank itself lacks memory or descriptors
+    if (error.exit_code() == ExitCode::kOsResource) throw;  // this rank itself lacks memory or file descriptors
     group_.throw_unreachable(call_.root, error.what(), describe());
   }
 }

@@ -18,9 +18,10 @@ namespace reigen::comm::shared_memory {
 
 namespace {
 
-// A process has one address space, so it has one table of the segments that are mapped there.
+// The table of the segments that ranks of this process have made, by inode. All ranks of the process use one table, so
+// that they share one mapping of each segment.
 std::mutex& table_mutex() {
-  // Never destroyed: blocks in global variables may outlive every other static object.
+  // The mutex and the table are never destroyed, because blocks in global variables may outlive other static objects.
   static auto& mutex = *new std::mutex;
   return mutex;
 }
@@ -56,7 +57,7 @@ std::uint64_t inode_of(int fd) {
                 error == ENOSYS ? ExitCode::kUnavailable : base::exit_code_of_errno(error));
 }
 
-// Allocates in pieces: if a signal interrupts posix_fallocate, only one piece must be repeated.
+// Allocates in pieces. If a signal interrupts posix_fallocate, only one piece must be allocated again.
 void take_memory(int fd, std::size_t size) {
   constexpr std::size_t kPiece = 64 * kMiB;
   for (std::size_t begin = 0; begin < size;) {
@@ -70,8 +71,8 @@ void take_memory(int fd, std::size_t size) {
   }
 }
 
-// The file remains open as long as it is mapped, because other processes open it through the descriptor of this
-// process.
+// The file remains open as long as it is mapped, because other processes open it through this process's descriptor
+// (/proc/PID/fd).
 std::shared_ptr<void> map_file(UniqueFd fd, std::size_t size) {
   void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (mapped == MAP_FAILED) throw_no_memory(size, base::errno_text(errno));

@@ -1,8 +1,8 @@
-// A piece of shared memory without a name: a memfd, which every process that can open it may map. When all processes
-// that map it have died, the memory is gone.
+// A segment of shared memory. In host memory it is a memfd, a file without a name: a process that can open the file may
+// map it. The kernel frees the memory when no process has the file open or mapped any more.
 //
-// Ranks that are threads of one process share one mapping. A race between them is then a race on the same addresses,
-// which ThreadSanitizer sees.
+// Ranks that are threads of one process share one mapping of a segment. A race between them is then a race on the same
+// address, so ThreadSanitizer can see it.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ struct SegmentAddress {
   std::int32_t fd = -1;
   std::uint64_t inode = 0;  // different for every segment of the process
   std::uint64_t size = 0;
-  std::array<char, 64> word = {};  // device memory: the handle with which the driver opens it
+  std::array<char, 64> word = {};  // device memory: the handle with which the device's driver opens it
 };
 
 class Segment {
@@ -31,10 +31,10 @@ class Segment {
   // Throws IoError naming the process when the segment cannot be opened: the process that made it is gone, or belongs
   // to another user or to another machine.
   static std::shared_ptr<Segment> open(const SegmentAddress& address);
-  // Makes a segment of memory that is mapped already, and that may be memory of a device (medium.h). The deleter of
-  // `memory` frees it.
+  // Makes a Segment object for memory that this process has mapped already. It may be memory of a device (medium.h).
+  // The deleter of `memory` frees the memory.
   static std::shared_ptr<Segment> of(std::shared_ptr<void> memory, const SegmentAddress& address);
-  // The segment of this process that has this address. Throws IoError when it is gone.
+  // The segment with this address, which a rank of this process made. Throws IoError when the segment is gone.
   static std::shared_ptr<Segment> here(const SegmentAddress& address);
   ~Segment();
   Segment(const Segment&) = delete;  // owns a mapping

@@ -17,8 +17,8 @@ namespace reigen::comm::shared_memory {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-// A device wakes no thread when it is done. A short sleep takes 60 us, so a thread sleeps only when the device has
-// worked for ten times as long (kPatience).
+// A device wakes no thread when it is done, so a waiting thread asks it repeatedly. Even a short sleep takes 60 us. So
+// the thread sleeps between two questions only when it has waited for the device ten times as long (kPatience).
 constexpr auto kPatience = std::chrono::microseconds(600);
 constexpr auto kGlance = std::chrono::microseconds(20);
 constexpr auto kLongGlance = std::chrono::milliseconds(1);
@@ -75,7 +75,7 @@ class SharedMemoryBackend : public Backend {
   void publish_abort(const AbortCause& cause) override {
     aborted_ = true;
     group_.publish_abort(cause);
-    // After the drain, the device of this rank no longer touches any rank's memory for this group.
+    // After drain() has succeeded, the device of this rank no longer uses any rank's memory for this group.
     if (medium() && !medium()->drain(kDrainWithin)) {
       base::log_warning("group \"{}\": the device still works on an operation that was ended", group_.options().name);
     }
@@ -101,8 +101,8 @@ class SharedMemoryBackend : public Backend {
 
  private:
   const std::shared_ptr<Medium>& medium() const { return group_.medium(); }
-  // An inline message lies in the device memory of this rank until the other rank has taken it. So this rank waits up
-  // to kFlushWithin for the ranks that are alive.
+  // On a device, an inline message lies in memory of this rank until the other rank has taken it. So before it leaves,
+  // this rank waits up to kFlushWithin until all ranks that are alive have taken their messages.
   void flush() {
     if (!medium() || aborted_) return;
     const auto is_taken = [&](int q) {

@@ -1,4 +1,4 @@
-// The backend for ranks on one machine. They talk through memory that all of them map.
+// The backend for ranks on one machine, which communicate through memory that all of them map.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@
 namespace reigen::comm::shared_memory {
 
 std::unique_ptr<Backend> make_backend(const GroupOptions& options);
-// A second group of the same ranks, with the same memory. Its calls and those of `first`, which make_backend() or
-// make_child() made, may be in flight at the same time. Messages about a rank name its last call in either group.
+// Makes a second lane of `first`: a backend for the same ranks with the same memory. Calls of both backends may be in
+// flight at the same time. `first` must be from make_backend() or make_child(). Error messages about a rank name its
+// last call, in whichever lane it is.
 std::unique_ptr<Backend> make_lane(Backend& first, const GroupOptions& options);
 // As make_backend(), for the memory of a device (`medium`). The backend has the name of the medium.
 std::unique_ptr<Backend> make_backend_on(const GroupOptions& options, std::shared_ptr<Medium> medium);

@@ -1,16 +1,17 @@
 // Chooses how a rank writes its results in a large call: with plain stores, or with non-temporal stores, which bypass
-// the caches. Which kind is faster depends on caches that other virtual machines of the host use as well, and on the
-// data that the program leaves in them. So both kinds are measured in the calls themselves. Both kinds give the same
-// bits, so every rank decides for itself.
+// the caches. Which kind is faster depends on the caches. Other virtual machines of the host use them too, and the
+// program leaves data in them. So each rank measures both kinds in its calls. Both kinds give the same bits, so the
+// ranks need not agree on one kind.
 //
 // A pass is the work of one rank in one call: its sums or its copies. Passes of the same kind of work whose numbers of
 // bytes have the same binary logarithm, rounded down, form a class. The first pass of a class follows the guess of the
 // caller. It is not counted, because it may touch memory for the first time. The next six passes use the two kinds of
-// stores in turn. Then the class keeps the kind with the lower median of three times. The kind that was not guessed
-// must be an eighth faster, because data that remain in the caches help the rank that reads them next. After 64 passes
-// the class tries the other kind again for three passes. Each time the other kind loses, the next trial comes after
-// twice as many passes, up to 4096. So the class notices a change of the machine. On a machine that does not change,
-// less than a thousandth of the passes are trials.
+// stores in turn. Then the class chooses the kind with the lower median of three times. The kind that was not guessed
+// must be an eighth faster than the guessed kind, because the time of a pass does not show one effect of the choice:
+// data that remain in the caches help the rank that reads them next. After 64 passes the class tries the other kind
+// again for three passes. Each time the other kind loses, the next trial comes after twice as many passes as before, up
+// to 4096. So the class notices a change of the machine. On a machine that does not change, less than a thousandth of
+// the passes are trials.
 #pragma once
 
 #include <array>
@@ -37,11 +38,11 @@ class StoreChoice {
   void settle();
 
   std::array<std::array<double, kSamples>, 2> times_{};  // ns per byte: of plain stores, of non-temporal stores
-  std::array<std::uint64_t, 2> taken_{};                 // number of times measured of each kind
+  std::array<std::uint64_t, 2> taken_{};                 // number of measured passes, for each kind
   std::uint64_t passes_ = 0;
   std::uint64_t retry_in_ = 0;                // passes until the other kind is tried again
-  std::uint64_t interval_ = kFirstRetry / 2;  // doubled when the choice remains the same
-  int retries_left_ = 0;                      // passes still to make with the kind that is not chosen
+  std::uint64_t interval_ = kFirstRetry / 2;  // passes between two trials; doubled when a trial changes nothing
+  int retries_left_ = 0;                      // remaining passes of a trial of the other kind
   bool guess_ = false;
   bool chosen_ = false;
   bool current_ = false;
@@ -51,8 +52,8 @@ class StoreChoice {
 class StoreChoices {
  public:
   enum class Work { kSum, kCopy };
-  // The data of a rank that reads and writes fewer bytes than this fit into the caches of its own core, so it uses
-  // plain stores.
+  // A rank that reads and writes fewer bytes than this in a call uses plain stores, because its data fit into the
+  // caches of its own core.
   static constexpr std::size_t kLeastBytes = std::size_t{2} << 20;
 
   StoreChoice& of(Work work, std::size_t bytes);

@@ -8,12 +8,12 @@ namespace {
 
 constexpr std::size_t kFewBytes = 2048;
 constexpr std::size_t kManyBytes = 16384;
-constexpr int kMostWithMany = 16;                            // ranks: each needs kInlineSlots * kManyBytes in a group
+constexpr int kMostWithMany = 16;                            // more ranks use kFewBytes, so that they need less memory
 constexpr std::size_t kAddedByAll = std::size_t{256} << 10;  // bytes that ranks on shared cores add in a meeting's time
 
-// The largest input that is stored next to a call when no rule says otherwise. In a one_shot all_reduce every rank adds
-// all inputs. If ranks share cores, a rank takes the time for this from the other ranks. So the limit falls with the
-// number of ranks.
+// The largest input with which a call uses one_shot when no rule says otherwise. In a one_shot all_reduce every rank
+// adds all inputs. If ranks share cores, a rank takes the time for its additions from the other ranks. So the limit
+// falls with the number of ranks.
 std::size_t usually_carried(OperationKind kind, int ranks, std::size_t inline_bytes) {
   if (kind != OperationKind::kAllReduce) return inline_bytes;
   const auto p = static_cast<std::size_t>(ranks);

@@ -110,7 +110,7 @@ bool Acceptor::greet(Caller& caller) {
       return false;
     }
     if (!in_one_machine(caller.socket)) net::set_congestion_control(caller.socket.fd(), usual_congestion_);
-    std::lock_guard lock(mutex_);  // held for both: a caller that has its answer counts as accepted
+    std::lock_guard lock(mutex_);  // locked for both: a caller that has its answer is accepted
     net::write_frame(caller.socket, answer_, Deadline::after(kGreetingTime));
     accepted_[rank][connection].emplace(std::move(caller.socket));
     changed_.notify_all();

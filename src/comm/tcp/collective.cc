@@ -11,8 +11,8 @@ namespace reigen::comm::tcp {
 
 namespace {
 
-// After the first header that differs, this rank waits this long for the missing headers, so that all ranks name the
-// same two calls.
+// After the first header that differs, this rank waits this long for the missing headers. With all headers, all ranks
+// name the same two calls in their errors.
 constexpr auto kMismatchGrace = std::chrono::milliseconds(100);
 // A transfer uses several connections only if it has at least this many bytes for each of them.
 constexpr std::size_t kStripeBytes = std::size_t{64} << 10;
@@ -33,8 +33,8 @@ std::string Collective::describe() const {
                      group_.options().name, sequence_, comm::describe(header_.call));
 }
 
-// The algorithm and the number of pieces are part of the header, because ranks that choose differently would misread
-// each other's data.
+// Chooses the algorithm and the number of pieces. Both are part of the header, because ranks that choose differently
+// would misread each other's data.
 const schedule::Algorithm& Collective::choose(schedule::Problem& problem) {
   const std::size_t element = size_of(call_.type);
   const schedule::Algorithm& algorithm =
@@ -69,8 +69,8 @@ void Collective::note_difference(Partner& partner) {
   if (!differs_since_) differs_since_ = Deadline::Clock::now();
 }
 
-// This rank's input times the factor. For an all_reduce, which then runs in place, the product lies in the output. For
-// other operations it lies in `into`.
+// Returns this rank's input times the factor of the call. An all_reduce stores the product in its output, and then runs
+// in place. Other operations store it in `into`.
 const std::byte* Collective::scaled_input(std::byte* into) const {
   const auto* const input = static_cast<const std::byte*>(call_.input);
   if (call_.factor == 1) return input;
@@ -123,8 +123,8 @@ bool Collective::try_post() {
   return true;
 }
 
-// Throws if another rank ended the group before that rank had completed this call. Only the first call in flight checks
-// this: while this call is not the first, an earlier call may still complete.
+// Throws if another rank ended the group before that rank had completed this call. Runs only when this call is the
+// first in flight. Before that, an earlier call may still complete although the group has ended.
 void Collective::hear_of_end() {
   if (heard_) return;
   heard_ = true;
@@ -137,8 +137,8 @@ void Collective::push_all() {
   }
 }
 
-// Queues the sends of this step. In an eager schedule, also queues the sends of later steps that no longer wait for
-// anything.
+// Queues the sends of this step. In an eager schedule, also queues the sends of later steps whose data are ready
+// (Transfer::after).
 void Collective::send_ahead() {
   for (; sent_steps_ < schedule_.steps.size(); ++sent_steps_) {
     const auto& sends = schedule_.steps[sent_steps_].sends;
@@ -169,12 +169,12 @@ void Collective::begin_step() {
   }
 }
 
-// The number of connections over which a transfer is divided. Both sides compute the same number.
+// The number of connections over which a transfer is divided. The sender and the receiver compute the same number.
 std::size_t Collective::stripes_of(const schedule::Transfer& transfer, std::size_t connections) const {
   return transfer.range.count * memory_.element < kStripeBytes * connections ? 1 : connections;
 }
 
-// Queues the receives of this step from a rank.
+// Queues the receives of this step from `rank`.
 void Collective::expect_from(int rank) {
   for (const auto& transfer : schedule_.steps[step_].receives) {
     if (transfer.peer != rank) continue;
@@ -187,7 +187,7 @@ void Collective::expect_from(int rank) {
   }
 }
 
-// Handles the header of a rank after it has arrived: compares it with this rank's header.
+// Called when the header of `rank` has arrived. Compares it with this rank's header.
 void Collective::read_header(int rank) {
   Partner& partner = partners_[static_cast<std::size_t>(rank)];
   group_.note_call(rank, partner.header);
@@ -231,8 +231,8 @@ bool Collective::has_every_header() const {
   return std::all_of(partners_.begin(), partners_.end(), [](const Partner& p) { return p.verified || p.differs; });
 }
 
-// Names the lowest rank whose header has arrived, and the lowest rank whose call differs from the call of that rank.
-// When all headers have arrived, every rank names the same two ranks.
+// The error names two ranks: the lowest rank whose header has arrived, and the lowest rank whose call differs from the
+// call of the first one. When all headers have arrived, every rank names the same two ranks.
 void Collective::throw_mismatch() const {
   int first = -1;
   for (int q = 0; q < group_.size(); ++q) {
@@ -245,7 +245,7 @@ void Collective::throw_mismatch() const {
     throw CollectiveMismatch(
         calls_differ(group_.options().name, sequence_, what_differs(a, b), {first, a.call}, {q, b.call}));
   }
-  // All ranks made the same call, so the counts of this rank and another rank do not fit together.
+  // All headers describe the same call. So it is an all_to_all_v in which the counts of two ranks do not match.
   for (int q = 0; q < group_.size(); ++q) {
     const Partner& partner = partners_[static_cast<std::size_t>(q)];
     if (!partner.differs) continue;
@@ -270,11 +270,11 @@ Step Collective::move() {
   for (int q = 0; q < group_.size(); ++q) {
     if (q != group_.rank()) moved |= move_data(q);
   }
-  // Only the first call in flight reports a mismatch. A later call may differ only because the first call differs.
+  // Only the first call in flight reports a mismatch. A mismatch of a later call may be caused by that of the first.
   const bool is_first = group_.in_flight().is_first(sequence_);
   if (is_first) hear_of_end();
   if (differs_since_ && is_first && has_every_header()) throw_mismatch();
-  // If a call differs, the schedules of the ranks may not fit together, so no further step runs.
+  // If a call of another rank differs, the schedules of the ranks may not match, so no further step runs.
   if (!is_over() && !differs_since_ && step_is_complete()) {
     for (const auto& local : schedule_.steps[step_].locals) {
       schedule::run(local, memory_, call_.type, call_.op, group_.size());
@@ -291,7 +291,8 @@ Step Collective::move() {
   return moved ? Step::kMoved : Step::kPassedOn;
 }
 
-// The ranks whose header is missing or differs, and the ranks with which this step or a later step has transfers.
+// The ranks that this call still needs: those whose header is missing or differs, and those with which this step has
+// unfinished transfers or a later step has transfers.
 std::vector<int> Collective::needed() const {
   std::vector<int> ranks;
   for (int q = 0; q < group_.size(); ++q) {

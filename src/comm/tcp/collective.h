@@ -1,12 +1,13 @@
-// An operation over TCP. Every rank sends a header, which describes its call, to every other rank. Then the steps of
-// the schedule run.
+// An operation over TCP. Every rank sends a header, which describes its call, to every other rank. Then it runs the
+// steps of its schedule (comm/schedule/schedule.h).
 //
 // This rank reads the data of another rank only after it has compared that rank's header with its own call. An
 // operation is complete only when the headers of all ranks have arrived. So a mismatch is an error on every rank, in
 // the call where it happened.
 //
-// Several calls of a group are in flight at once, each on its own lane (join.h), so that their data never mix. The
-// calls begin and complete in their order. If a call is done before an earlier call, it waits for the earlier call.
+// Several calls of a group are in flight at once. Each has its own lane, which is a set of connections (join.h), so
+// that their data never mix. The calls begin and complete in the order in which they were made. If a call is done
+// before an earlier call, it waits for the earlier call.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 class Collective : public CheckedOperation {
  public:
   Collective(Group& group, const Call& call, std::uint64_t sequence);
-  Collective(Group& group, Call&& call, std::uint64_t sequence) = delete;  // the call must outlive it
+  Collective(Group& group, Call&& call, std::uint64_t sequence) = delete;  // `call` must outlive the Collective
 
   bool try_post() override;
   Step advance() override;
@@ -40,7 +41,7 @@ class Collective : public CheckedOperation {
     Header header;              // the header that the partner sends
     bool verified = false;      // the partner's header has arrived and agrees with this rank's
     bool differs = false;       // the partner's header has arrived and differs from this rank's
-    std::size_t last_step = 0;  // one more than the last step with transfers from or to the partner
+    std::size_t last_step = 0;  // number of steps up to the last one with transfers from or to the partner
   };
 
   void hear_of_end();
@@ -74,11 +75,11 @@ class Collective : public CheckedOperation {
   schedule::Memory memory_;
   std::vector<Partner> partners_;  // by rank
   std::size_t step_ = 0;
-  std::size_t sent_steps_ = 0;  // steps whose sends are queued
-  std::size_t unexpected_ = 0;  // receives of this step that are not queued: the rank's header is not verified
+  std::size_t sent_steps_ = 0;  // number of steps whose sends are queued
+  std::size_t unexpected_ = 0;  // receives of this step that wait for the sender's header to be verified
   const schedule::Algorithm* algorithm_ = nullptr;
   bool posted_ = false;
-  bool heard_ = false;  // this call has checked for an end of the group since it became the first in flight
+  bool heard_ = false;  // hear_of_end() has run: this call has checked whether another rank ended the group
   std::optional<Deadline::Clock::time_point> differs_since_;
 };
 

@@ -24,9 +24,9 @@ void Control::connect(int rank, net::Socket socket) {
   link.peer.last_sign = Deadline::Clock::now();
 }
 
-// The bytes for which a connection has no room are sent before the next message: without them the other side would take
-// the next message for a part of this one. A side that has not read for so long that kUnsentMax bytes wait for it
-// counts as gone, and further messages to it are dropped.
+// Bytes for which a connection had no room are sent before the next message. Without them, the other side would read
+// the next message as the rest of an incomplete one. If more than kUnsentMax bytes would wait for a connection, the
+// other side has not read for a long time. It counts as gone, and the message is dropped.
 void Control::send_to_all(const std::string& message) {
   for (Link& link : links_) {
     if (!link.socket || link.peer.ended) continue;
@@ -39,8 +39,8 @@ void Control::send_to_all(const std::string& message) {
 
 void Control::push(Link& link) {
   if (link.unsent.empty() || link.peer.ended) return;
-  // The kernel reports an error only once, so the error is kept in `why`. This rank can still read the data that the
-  // other side sent before the error.
+  // The kernel reports an error only once, so `why` keeps it. The link does not count as ended yet, because this rank
+  // can still read the data that the other side sent before the error.
   const net::Transfer moved = link.socket->write_some(link.unsent);
   if (moved.closed && link.peer.why.empty()) link.peer.why = net::to_string(moved);
   link.unsent.erase(0, moved.closed ? std::string::npos : moved.bytes);

@@ -24,11 +24,11 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kFresh = milliseconds(1);  // news of other ranks may be this old: a look costs a system call for each
+constexpr auto kFresh = milliseconds(1);  // throw_if_ended() looks at most this often: one system call for each rank
 constexpr auto kFarewellTime = seconds(2);
-constexpr auto kNewsTime = seconds(2);  // a rank's end or farewell may arrive this long after its last data
-// Routers and firewalls forget an idle connection, some of them after a few minutes. So idle connections send something
-// this often.
+constexpr auto kNewsTime = seconds(2);  // the signs of a rank's end reach all its connections within this time
+// Routers and firewalls forget an idle connection, some of them after a few minutes. So an idle connection sends a TCP
+// keep-alive packet this often.
 constexpr auto kKeepAlive = seconds(60);
 constexpr std::size_t kAlignment = 64;
 
@@ -54,8 +54,8 @@ Group::Group(const GroupOptions& options)
     if (neighbour.here) here.push_back(neighbour.seen_as);
     if (!neighbour.sockets.empty()) peer.loopback = in_one_machine(neighbour.sockets.front());
     for (std::size_t i = 0; i < neighbour.sockets.size(); ++i) {
-      // epoll reports each change once (EPOLLET), so data that have arrived but are not wanted yet do not keep a
-      // sleeping thread awake.
+      // With EPOLLET, epoll reports each change only once. So data that have arrived but are not wanted yet do not wake
+      // a sleeping thread again and again.
       watch(neighbour.sockets[i].fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
       net::keep_alive(neighbour.sockets[i].fd(), kKeepAlive);
       if (i == 0) {
@@ -130,8 +130,9 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
   throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
-// The farewell or the end of another rank may overtake its last data. So that rank counts as gone only when this rank
-// has taken the last data too.
+// Whether `rank` is gone and nothing more arrives from it on this lane. The farewell or the end of a rank shows on its
+// control connection, and may overtake its last data on other connections. So the rank counts as gone only when this
+// rank has read the last data too.
 bool Group::has_no_more(int rank, std::size_t lane) {
   const Control::Peer peer = control_.peer(rank);
   if (!peer.ended && !peer.left && !peer.cause) return false;
@@ -140,8 +141,8 @@ bool Group::has_no_more(int rank, std::size_t lane) {
          std::all_of(data.begin(), data.end(), [](Stream& s) { return s.silent(); });
 }
 
-// When a process ends, all its connections end. So if the control connection has ended but another connection has not,
-// the rank seems to live. A connection with unread data does not count, because its end may follow after these data.
+// When a process ends, all its connections end. So if one of a rank's connections still stands, the rank seems to live.
+// A connection with unread data does not count, because its end may have arrived after these data.
 bool Group::seems_to_live(int rank) const {
   const auto& streams = peers_[static_cast<std::size_t>(rank)].streams;
   return std::any_of(streams.begin(), streams.end(), [](const Stream& s) {
@@ -150,7 +151,8 @@ bool Group::seems_to_live(int rank) const {
   });
 }
 
-// Names a rank that died without a farewell before ranks that ended because of that death.
+// Throws for a rank of `silent` that is gone. Looks first for a rank that died without a farewell, because the other
+// ranks may have ended because of that death.
 void Group::check_gone(const std::vector<int>& silent, const std::string& what) const {
   for (const int q : silent) {
     const Control::Peer peer = control_.peer(q);
@@ -168,9 +170,9 @@ void Group::throw_broken(int rank, const std::string& why, const std::string& wh
   throw_lost(rank, fmt::format("is out of reach: a connection to it broke while it lives ({})", why), what);
 }
 
-// A firewall or a router may end one connection of a rank that lives. This function checks for such an end of the
+// A firewall or a router may end one connection of a rank that lives. This function throws if that has happened to the
 // control connection. If the rank died instead, its other connections may end later, after data that are still in
-// flight. So the function waits until they are quiet.
+// flight. So the function does not throw before they have been quiet for kNewsTime.
 void Group::check_control(int rank, const std::string& what) const {
   const Control::Peer known = control_.peer(rank);
   if (!known.ended || known.left || Deadline::Clock::now() - known.ended_since <= kNewsTime) return;
@@ -182,8 +184,8 @@ void Group::check_control(int rank, const std::string& what) const {
   throw_broken(rank, known.why, what);
 }
 
-// If another rank ended the group after it had completed this call, it had sent its part of the call before. If data of
-// this part are missing for longer than the heartbeat timeout, they will never arrive.
+// If `rank` ended the group after it had completed this call, it had sent all its data of the call before. If such data
+// are missing for longer than the heartbeat timeout, they will never arrive, and this function throws.
 void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds waited) {
   const Control::Peer known = control_.peer(rank);
   if (!known.cause || waited <= options_.heartbeat_timeout) return;
@@ -194,8 +196,9 @@ void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds w
   if (missing) throw_cause(*known.cause);
 }
 
-// If the rank has ended, only the message connection and the connections of this call's lane count. The rank may have
-// ended before it made the call of the other lane, while data of this call are still in flight.
+// Throws if a connection to `rank` has been broken for longer than kNewsTime. If the rank has died or left, or has
+// ended the group, only the message connection and the connections of this call's lane count. The rank may have ended
+// before it made the call of the other lane, and the data of this call may still arrive.
 void Group::check_connections(int rank, std::optional<std::size_t> lane, const std::string& what) {
   check_control(rank, what);
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
@@ -221,8 +224,9 @@ void Group::check_connections(int rank, std::optional<std::size_t> lane, const s
   }
 }
 
-// Checks the connections to all ranks, not only to the ranks for which this rank waits. Another rank may wait for data
-// that this rank has sent, and only the sender can see that the data do not arrive.
+// Throws if data that this rank has sent are not acknowledged for too long. Checks the connections to all ranks, not
+// only to the ranks for which this rank waits. Another rank may wait for data of this rank, and only the sender can see
+// that the data do not arrive.
 void Group::check_answers(const std::string& what, std::chrono::nanoseconds waited) {
   const auto now = Deadline::Clock::now();
   for (int q = 0; q < size(); ++q) {
@@ -290,7 +294,7 @@ void Group::look_for(const std::vector<int>& ranks) {
   control_.look();
   if (const auto cause = control_.cause_for(UINT64_MAX)) throw_cause(*cause);
   const std::string what = fmt::format("rank {} of {} forming a part of group \"{}\"", rank(), size(), options_.name);
-  check_gone(ranks, what);  // even if unread data of a rank remain: the new group needs the rank itself
+  check_gone(ranks, what);  // even if unread data of a rank remain, because the new group needs the rank itself
   for (const int q : ranks) {
     if (q != rank()) check_control(q, what);
   }
@@ -313,9 +317,10 @@ void Group::publish_abort(const AbortCause& cause) {
   }
 }
 
-// Whether all ranks have the data that this rank sent. If a connection is closed while it has unread data, it is reset,
-// and the data that it was about to send are lost. A rank from which nothing has arrived for kFarewellTime is skipped,
-// because it takes no data either.
+// Whether all ranks have received what this rank sent on control connections and, if `data` is true, on all
+// connections. A rank waits for this before it closes them. If a connection with unread data is closed, the kernel
+// resets it, and data that are not delivered yet are lost. A rank from which nothing has arrived for kFarewellTime is
+// skipped, because it takes no data either.
 bool Group::all_delivered(bool data) const {
   for (int q = 0; q < size(); ++q) {
     const Peer& peer = peers_[static_cast<std::size_t>(q)];
@@ -338,7 +343,7 @@ void Group::leave() {
   const Deadline deadline = Deadline::after(kFarewellTime);
   while (!all_delivered(!aborted) && !deadline.expired()) {
     ::poll(nullptr, 0, 1);
-    control_.look();  // sends what did not fit
+    control_.look();  // sends control messages for which there was no room before
   }
   for (const Peer& peer : peers_) {
     for (const Stream& stream : peer.streams) ::shutdown(stream.fd(), SHUT_WR);

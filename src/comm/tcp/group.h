@@ -46,16 +46,16 @@ class Group {
   const base::CoreShare& core_share() const { return core_share_; }
   Control& control() { return control_; }
 
-  // The connections to another rank that carry the data of a lane. Every pair of ranks has the same number of
-  // connections. There are none to this rank itself.
+  // The connections to `rank` that belong to a lane (join.h). Every pair of ranks has the same number of connections.
+  // The result is empty for this rank itself.
   std::span<Stream> streams(int rank, std::size_t lane);
-  // The connection that carries messages (send, recv). Messages may overtake collectives, and collectives may overtake
-  // messages.
+  // The connection to `rank` that carries messages (send, recv). Messages may overtake collectives, and collectives may
+  // overtake messages.
   Stream& messages(int rank) { return peers_[static_cast<std::size_t>(rank)].streams.front(); }
-  // Remembers the latest call of a rank. The headers of two lanes may arrive in another order than the order of the
-  // calls, so note_call() ignores the header of an earlier call.
+  // Keeps the header of the latest call of a rank, for error messages. The headers of two lanes may arrive in another
+  // order than the order of the calls, so note_call() ignores the header of an earlier call.
   void note_call(int rank, const Header& header);
-  // Memory of at least `bytes` bytes for the operation of a lane.
+  // Scratch memory of at least `bytes` bytes for the operation that runs on a lane.
   std::byte* scratch(std::size_t lane, std::size_t bytes);
 
   InFlight& in_flight() { return in_flight_; }
@@ -63,19 +63,19 @@ class Group {
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
   void wake();
 
-  // For a call that waits: `what` describes it, `sequence` is its number. It still needs the ranks in `needed`. It
-  // waits for the ranks in `absent`: the needed ranks that have not made the call, or all needed ranks if all have made
-  // it. Throws when a needed rank is dead, stopped or gone, when another rank ended the group, or when the wait has
-  // lasted too long.
+  // Checks the other ranks while a call waits. `what`: the call, as text for error messages. `sequence`: its number.
+  // `needed`: the ranks that the call still needs. `absent`: those of them that have not made the call, or all of them
+  // if all have made it. Throws when a needed rank is dead, stopped or gone, when another rank ended the group, or when
+  // the wait has lasted too long.
   void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
              const std::string& what, std::chrono::nanoseconds waited);
-  // The same for a message to or from one rank. `nothing_comes`: this message can never complete if that rank has died
-  // or left.
+  // The same for a message to or from one rank. `nothing_comes`: whether this message can never complete if that rank
+  // has died or left.
   void check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited);
-  // Throws when one of these ranks has died or left, or when this group has ended. Any thread.
+  // Throws when one of these ranks has died or left, or when this group has ended. Any thread may call it.
   void look_for(const std::vector<int>& ranks);
-  // Throws if another rank ended the group before that rank completed call number `sequence`. A rank that was busy
-  // elsewhere learns of the end here.
+  // Throws if another rank ended the group before that rank completed call number `sequence`. A rank whose waits are
+  // too short for check() to run learns of the end here.
   void throw_if_ended(std::uint64_t sequence);
   void leave();
   void publish_abort(const AbortCause& cause);
@@ -84,11 +84,11 @@ class Group {
   struct Peer {
     std::string host = {};
     pid_t pid = 0;
-    bool loopback = false;             // connected over loopback; ranks of one machine may be in two networks
-    std::vector<Stream> streams = {};  // the stream of messages, then the streams of each lane; none to this rank
-    Deadline::Clock::time_point broken_since = {};  // when a stream broke while the rank seemed to live
+    bool loopback = false;                          // both ends of the connections have the same address
+    std::vector<Stream> streams = {};               // first messages, then the lanes; empty for this rank
+    Deadline::Clock::time_point broken_since = {};  // when a stream broke although the rank seemed to live
 
-    Header last_call = {.mark = 0};  // mark 0: none yet
+    Header last_call = {.mark = 0};  // `mark` is 0 until a header arrives
   };
 
   void watch(int fd, std::uint32_t events);

@@ -35,13 +35,13 @@ struct Announcement {
   std::uint32_t version = kProtocolVersion;
   std::string host;
   pid_t pid = 0;
-  std::uint64_t space = 0;  // the namespace in which this pid is valid
+  std::uint64_t space = 0;  // the PID namespace in which `pid` is valid
   std::string machine;
   std::string secret;
   std::string answer;
   std::uint16_t port = 0;
   int connections = 1;
-  int size = 0;  // of the group
+  int size = 0;  // number of ranks of the group
   std::vector<net::InterfaceAddress> addresses;
 };
 
@@ -67,7 +67,7 @@ Announcement parse(int rank, const std::string& text) {
   Announcement a;
   std::istringstream in(text);
   in >> a.version;
-  check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);  // the rest differs between versions
+  check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);  // later fields differ between versions
   in >> a.host >> a.pid >> a.space >> a.machine >> a.secret >> a.answer >> a.port >> a.connections >> a.size;
   check_same_version("TCP", rank, in ? a.version : 0, kProtocolVersion);
   net::InterfaceAddress address;
@@ -98,7 +98,7 @@ class Join {
   void refuse_other_versions(const std::vector<int>& missing);
 
   const GroupOptions& options_;
-  const int connections_;  // to each other rank: control, messages, lanes
+  const int connections_;  // number of connections to each other rank: for control, messages and lanes
   Forming forming_;
 };
 
@@ -109,8 +109,8 @@ void Join::check_fits(int rank, const Announcement& other) const {
                options_.rank, rank, options_.name, other.connections, options_.connections);
 }
 
-// Makes all connections through one address. If the right process does not answer, returns no connection, and the
-// reason in `refusal`.
+// Makes all connections to a rank (`other`) through one address. If another process answers or none, returns no
+// connection and stores the reason in `refusal`.
 std::vector<net::Socket> Join::try_address(const net::Address& address, bool local, const Announcement& other,
                                            Refusal& refusal) {
   std::vector<net::Socket> sockets;
@@ -119,7 +119,7 @@ std::vector<net::Socket> Join::try_address(const net::Address& address, bool loc
     net::ConnectAttempt attempt = net::try_connect(address, deadline, local ? kLocalCongestion : "");
     if (!attempt.socket) {
       refusal.why = base::errno_text(attempt.error);
-      // A reset means that the rank ended while the connection was made.
+      // ECONNRESET means that the rank ended while the connection was made.
       refusal.at_once = attempt.error == ECONNREFUSED || attempt.error == ECONNRESET;
       return {};
     }
@@ -203,8 +203,8 @@ void Join::wait_for_callers(Acceptor& acceptor) {
   }
 }
 
-// A rank of another build may not know the exchange for which the other ranks wait. Its announcement shows the version
-// of the build.
+// A rank of another Reigen version may never do the exchange for which this rank waits. So during the wait, this rank
+// reads the announcements of the missing ranks, which contain the version.
 void Join::refuse_other_versions(const std::vector<int>& missing) {
   for (const int q : missing) {
     const auto text = forming_.store().try_get(fmt::format("rank/{}", q));
@@ -217,7 +217,8 @@ void Join::refuse_other_versions(const std::vector<int>& missing) {
   }
 }
 
-// Every later exchange waits for as many ranks as options_.size says, so the ranks must first agree on this number.
+// Throws if another rank has another options_.size. Every later exchange waits for as many ranks as options_.size says,
+// so the ranks must first agree on this number.
 void Join::refuse_other_size() {
   const std::string first =
       forming_.store().compare_and_set("size", std::nullopt, fmt::format("{} {}", options_.size, options_.rank));
@@ -233,7 +234,7 @@ void Join::refuse_other_size() {
 }
 
 // Whether all ranks are in one network namespace. If they are, each rank listens only on loopback, where no other
-// machine can connect. Each rank makes a few requests to the store, whatever the number of ranks.
+// machine can connect. Each rank makes only a few requests to the store, however many ranks there are.
 bool Join::all_in_one_network() {
   refuse_other_size();
   const std::vector<std::string> networks = forming_.exchange("network", net::network_identity());

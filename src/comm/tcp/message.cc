@@ -11,8 +11,8 @@ void Message::check(bool nothing_comes, std::chrono::nanoseconds waited) const {
   group_.check_message(call_.root, nothing_comes, describe(), waited);
 }
 
-// Two ranks that keep each other busy never wait long enough for check_peers(). So they learn here that the group
-// ended.
+// check_peers() runs only in waits of some milliseconds. Two ranks whose messages never wait so long learn from
+// throw_if_ended() that the group has ended.
 Step Message::advance() {
   if (!is_its_turn()) return Step::kBlocked;
   group_.throw_if_ended(UINT64_MAX);

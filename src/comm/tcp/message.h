@@ -1,5 +1,6 @@
 // Send and recv over TCP. Each pair of ranks has a separate connection for messages, so messages and collectives may
-// overtake each other. A message is a header, then the data. In each direction the messages are strictly in order.
+// overtake each other. A message is a header, then the data. Messages from one rank to another arrive in the order in
+// which they were sent.
 //
 // A send is done when the kernel has taken the whole message, so a short send does not wait for its recv. A recv reads
 // the data only after it has compared the header with its own call.
@@ -26,8 +27,8 @@ static_assert(sizeof(MessageHeader) == 64, "the same on every machine");
 // State that the messages between this rank and one other rank share. Only the driver thread uses it, except for
 // `sends` and `recvs`, which the calling thread counts.
 struct Pair {
-  std::uint64_t sends = 0;      // sends called
-  std::uint64_t recvs = 0;      // recvs called
+  std::uint64_t sends = 0;      // number of sends called so far
+  std::uint64_t recvs = 0;      // number of recvs called so far
   std::uint64_t next_send = 0;  // number of the send whose turn it is
   std::uint64_t next_recv = 0;  // number of the recv whose turn it is
 };
@@ -44,7 +45,7 @@ class Message : public CheckedOperation {
   std::string describe() const;
   Stream& stream() const { return group_.messages(call_.root); }
   void check(bool nothing_comes, std::chrono::nanoseconds waited) const;
-  virtual Step move() = 0;  // called when it is the turn of this message
+  virtual Step move() = 0;  // called only when it is the turn of this message
 
   Group& group_;
   Pair& pair_;
@@ -70,8 +71,8 @@ class Recv : public Message {
  public:
   Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
   bool is_its_turn() const override { return pair_.next_recv == number_; }
-  // The farewell or the end of the sender may overtake its last message. So the recv fails only when nothing more can
-  // arrive.
+  // The farewell or the end of the sender shows on another connection, and may overtake its last message. So the recv
+  // fails only when nothing more can arrive on the message connection.
   void check_peers(std::chrono::nanoseconds waited) const override { check(stream().silent(), waited); }
 
  private:

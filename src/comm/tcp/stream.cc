@@ -17,9 +17,9 @@ namespace reigen::comm::tcp {
 namespace {
 
 constexpr std::size_t kSpill = 4096;
-constexpr std::size_t kPieces = 8;  // pieces handed to the kernel in one system call
+constexpr std::size_t kPieces = 8;  // the most pieces of memory in one system call
 
-// Removes `bytes` bytes from the front of the list.
+// Removes `bytes` bytes from the front of the list, which begins at index `first`.
 void consume(std::vector<iovec>& list, std::size_t& first, std::size_t bytes) {
   while (first < list.size() && bytes >= list[first].iov_len) bytes -= list[first++].iov_len;
   if (first == list.size()) {
@@ -31,8 +31,8 @@ void consume(std::vector<iovec>& list, std::size_t& first, std::size_t bytes) {
   list[first].iov_len -= bytes;
 }
 
-// The kernel does not say which of several pieces it cannot reach. So after EFAULT this function tries the first piece
-// alone.
+// Sends or receives through several pieces of memory at once. After EFAULT the kernel does not say which piece it
+// cannot access. So this function then tries the first piece alone, and throws if that fails too.
 ssize_t move(int fd, iovec* pieces, std::size_t count, bool sends) {
   msghdr message{};
   message.msg_iov = pieces;
@@ -88,7 +88,7 @@ Condition condition_of(int fd) {
 Stream::Stream(net::Socket socket) : socket_(std::move(socket)), spilled_(kSpill) {}
 
 void Stream::send(const void* data, std::size_t bytes) {
-  if (bytes > 0) out_.push_back({const_cast<void*>(data), bytes});  // iovec knows no const
+  if (bytes > 0) out_.push_back({const_cast<void*>(data), bytes});  // iovec has no const pointer
 }
 
 void Stream::receive(void* data, std::size_t bytes) {
@@ -157,7 +157,7 @@ bool Stream::silent() {
   return gives_nothing_;
 }
 
-// Notes an end of the connection, after a recv that returned `got`. The kernel reports an error only once.
+// Notes the end of the connection if a recv that returned `got` shows it. The kernel reports an error only once.
 void Stream::note_end(ssize_t got) {
   if (got > 0 || (got < 0 && net::would_block(errno))) return;
   gives_nothing_ = true;
@@ -179,7 +179,7 @@ std::chrono::nanoseconds Stream::unanswered() {
   const std::uint64_t acknowledged = sent_ - static_cast<std::uint64_t>(queued);
   if (!unanswered_since_ || acknowledged != acknowledged_) unanswered_since_ = now;
   acknowledged_ = acknowledged;
-  // The age of the last acknowledgement alone says nothing: after a long idle time it is always old.
+  // The age of the last acknowledgement alone is not enough: after a long idle time, the last one is always old.
   return std::min<std::chrono::nanoseconds>(now - *unanswered_since_,
                                             std::chrono::milliseconds(info->tcpi_last_ack_recv));
 }

@@ -20,20 +20,20 @@
 
 namespace reigen::comm::tcp {
 
-// Whether the other side has all data that were sent. Over loopback, data have arrived when they are sent; over a wire,
-// only when they are acknowledged. On a connection that has ended, nothing is left to deliver.
+// Whether the other side has received all data that were sent. Over loopback, data have arrived when the kernel has
+// sent them; over a network, only when they are acknowledged. Returns true for a connection that has ended.
 bool all_delivered(int fd, bool loopback);
 
 // The state of a connection, as the kernel knows it. condition_of() takes no data from the connection. Any thread may
 // call it.
 struct Condition {
   bool stands = false;                // neither side has ended the connection
-  bool unread = false;                // data have arrived and were not read; an end may have arrived after them
+  bool unread = false;                // data have arrived and are not read yet; an end may have arrived after them
   std::chrono::milliseconds quiet{};  // time since data last arrived
 };
 Condition condition_of(int fd);
 
-// An error: the kernel cannot reach the memory to send from or to receive into.
+// The error when the kernel cannot access the memory from which it should send or to which it should receive.
 class UnreachableMemory : public InvalidArgument {
  public:
   UnreachableMemory(const iovec& memory, bool sends);
@@ -57,20 +57,21 @@ class Stream {
   bool sends_done() const { return out_first_ == out_.size(); }
   bool receives_done() const { return in_first_ == in_.size(); }
 
-  // Send or receive as much as is possible now. Return true when anything moved. Throw UnreachableMemory.
+  // Send or receive as much as is possible now. Return true when anything was sent or received. Throw UnreachableMemory
+  // when the kernel cannot access the queued memory.
   bool push();
   bool pull();
-  // Forgets all queued memory, which may then be freed. The connection is of no more use.
+  // Forgets all queued memory, which may then be freed. The stream cannot be used any more after that.
   void drop();
 
-  // Whether this rank has taken everything that the other side sent, and nothing more will arrive.
+  // Whether this rank has read everything that the other side sent, and nothing more will arrive.
   bool silent();
   // Whether memory is queued that will never be sent or received.
   bool stuck();
   // How the connection ended, in the system's words.
   std::string why() const { return net::to_string({.closed = true, .error = error_}); }
-  // How long sent data have waited for an acknowledgement of the other side's kernel. Each call compares the state of
-  // the connection with its state at the previous call.
+  // How long sent data have waited for an acknowledgement of the other side's kernel. The time counts from the first
+  // call of unanswered() after the last acknowledgement, so call it regularly.
   std::chrono::nanoseconds unanswered();
 
  private:
@@ -83,14 +84,14 @@ class Stream {
   std::size_t out_first_ = 0;
   std::vector<iovec> in_;
   std::size_t in_first_ = 0;
-  // pull() also reads data for which no memory is queued yet, to save a system call. It keeps them here. The memory
-  // that receive() queues next gets these data first.
+  // To save a system call, pull() also reads data for which no memory is queued yet. It keeps them in `spilled_`. The
+  // memory that receive() queues next gets these data first.
   std::vector<char> spilled_;
   std::size_t spilled_begin_ = 0;
   std::size_t spilled_end_ = 0;
-  bool takes_nothing_ = false;  // the other side takes no data; data that it sent before may still arrive
+  bool takes_nothing_ = false;  // the other side accepts no more data; data that it sent before may still arrive
   bool gives_nothing_ = false;  // the other side sends no more data
-  int error_ = 0;               // why the connection ended; 0: the other side closed it
+  int error_ = 0;               // errno of the end of the connection; 0 if the other side closed it
   std::uint64_t sent_ = 0;      // bytes that the kernel has taken
   std::uint64_t acknowledged_ = 0;
   std::optional<Deadline::Clock::time_point> unanswered_since_;

@@ -14,9 +14,9 @@ namespace reigen::comm::tuning {
 
 namespace {
 
-// The number of leading bits of a switch point that are kept.
+// rounded_up() keeps this many leading binary digits of a size.
 constexpr std::size_t kBits = 3;
-// A later algorithm is taken instead of an earlier one if it takes less than this part of the earlier one's time.
+// An algorithm later in the list replaces an earlier one if its time is less than kGain times the earlier one's time.
 constexpr double kGain = 0.9;
 
 std::size_t rounded_up(std::size_t bytes) {
@@ -37,7 +37,7 @@ const Candidate& cheapest_at(std::span<const Candidate> candidates, std::size_t 
   return *best;
 }
 
-// The first sizes at which another candidate may be the cheapest.
+// The sizes at which the result of cheapest_at() may change, in ascending order.
 std::vector<std::size_t> turning_points(std::span<const Candidate> candidates) {
   constexpr double kLargest = 1e18;
   std::vector<std::size_t> points = {0};
@@ -58,7 +58,7 @@ std::vector<std::size_t> turning_points(std::span<const Candidate> candidates) {
 
 Line fit(std::span<const Sample> samples) {
   REIGEN_ASSERT(!samples.empty(), "a line through nothing");
-  double w = 0;  // sums of weights, and of weights times bytes, seconds, ...
+  double w = 0;  // the sum of the weights; wx: of weight · bytes; wy: of weight · seconds; and so on
   double wx = 0;
   double wy = 0;
   double wxx = 0;

@@ -158,7 +158,7 @@ std::optional<Table> read_cache(Family family, int ranks) {
   if (!std::filesystem::exists(path, error) && !error) return std::nullopt;
   std::ifstream file(path, std::ios::binary);
   if (error || !file ||
-      !std::filesystem::is_regular_file(path, error))  // reading a folder would throw an exception of std
+      !std::filesystem::is_regular_file(path, error))  // a folder opens, but a read of it throws a std exception
     throw IoError(fmt::format("cannot read {}", path.string()), ExitCode::kIo);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   Table table = parse(text, path.string());

@@ -13,7 +13,7 @@ namespace reigen::comm::tuning {
 
 namespace {
 
-// The first letter of the text that rank 0 writes to the store: before the rules, or before an error.
+// The first letter of the text that rank 0 writes to the store. It says whether rules or an error follow.
 constexpr char kRules = 'r';
 constexpr char kError = 'e';
 
@@ -31,7 +31,7 @@ std::string find_rules(const GroupOptions& options, Family family) {
         .got = fmt::format("algorithms \"{}\", backend {}, {} ranks", kTuned, name_of(family), options.size),
         .expected = cache_path(family, options.size).string(),
         .fix = fmt::format("reigen tune -n {} --backend {}", options.size, name_of(family))});
-  } catch (...) {  // the other ranks wait for an answer, whatever it is
+  } catch (...) {  // rank 0 sends an error too, because the other ranks wait for an answer
     return kError + base::encode(base::record_of(std::current_exception()));
   }
 }

@@ -4,7 +4,8 @@
 
 namespace reigen::optim::kernels {
 
-// Every aarch64 processor has NEON, for which the compiler vectorises the portable loops.
+// On aarch64 there is nothing to choose: every such processor has NEON, for which the compiler vectorises the portable
+// loops.
 const Kernels& kernels() { return portable::kernels(); }
 
 const Kernels* kernels_for_test(const char* name) {

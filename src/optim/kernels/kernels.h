@@ -1,14 +1,14 @@
-// The loops of the optimizers: each makes one pass over a block of one parameter, without LibTorch.
+// The loops of the optimizers. Each loop makes one pass over a block of one parameter, without LibTorch.
 //
-// They are written once as plain loops (rules.inl, kernels.inl) and compiled for several instruction sets. One set is
-// chosen at run time for the processor. All sets give the same bits: every element is computed alone with correctly
-// rounded operations, sums have a fixed number of lanes, and -ffp-contract=off forbids fused multiply-add. The kernels
-// for a GPU (cuda/optimize.cu) are made of the same rules, and give the same bits, except that they add the squares of
-// a block in another order.
+// The loops are written once (rules.inl, kernels.inl) and compiled for several instruction sets. One instruction set is
+// chosen at run time for the processor. All instruction sets give the same bits: every element is computed alone with
+// correctly rounded operations, every sum is made of a fixed number of partial sums (lanes), and -ffp-contract=off
+// forbids fused multiply-add. The kernels for a GPU (cuda/optimize.cu) use the same rules and give the same bits,
+// except that they add the squares of a block in another order.
 //
-// They compute in fp64 for fp64 values, else in fp32. Coefficients are given in fp64 and rounded once. In the formulas
-// below p is a parameter's value, g its gradient (with Block::gradient_factor and gradient_limit applied), and a, b, m,
-// s, v are the optimizer's states. The other names are members of the structure.
+// The loops compute in fp64 for fp64 values, else in fp32. Coefficients are given in fp64 and rounded once. In the
+// formulas below p is a parameter's value, g its gradient (with Block::gradient_factor and gradient_limit applied), and
+// a, b, m, s, v are the optimizer's states. The other names are members of the structure.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@
 
 namespace reigen::optim::kernels {
 
-// Element types of values (and gradients) and of states.
+// The element types of a parameter's values and gradients, and of its optimizer states.
 enum class Layout {
   kFloat64,
   kFloat32,
-  kFloat32Bfloat16,  // bfloat16 states, rounded at random to a neighbour: the nearer one is the likelier
+  kFloat32Bfloat16,  // fp32 values; bfloat16 states with stochastic rounding
   kBfloat16,         // values and states bfloat16, rounded to nearest
   kFloat16,          // values and states fp16, rounded to nearest
-  // fp32 states and fp32 masters; the values are the rounded masters. If a value is not its rounded master, other code
-  // has changed the value. The master then begins anew from the value.
+  // 16-bit values with fp32 states and fp32 master weights. The values are the rounded masters. If a value differs from
+  // its rounded master, other code has changed the value. The step then starts from the value and not from the master.
   kBfloat16Master,
   kFloat16Master,
 };
@@ -43,8 +43,8 @@ struct Block {
   void* states[kMaxStates] = {};
   void* masters = nullptr;
   std::int64_t count = 0;
-  // Random rounding is a function of `key`, a hash of (parameter, step), and of `first`, the block's place in the
-  // parameter.
+  // Stochastic rounding depends only on `key`, a hash of (parameter, step), and on the element's index in the
+  // parameter. `first` is the index of the block's first element.
   std::uint32_t key = 0;
   std::uint32_t first = 0;
   // g = clamp(gradient_factor · gradient, -gradient_limit, gradient_limit); NaN stays NaN.
@@ -52,7 +52,7 @@ struct Block {
   double gradient_limit = 0;
 };
 
-// g += l2·p; then (has_momentum) b = momentum·b + share·g and g = nesterov ? g + momentum·b : b; then p -= lr·g.
+// g += l2·p; if has_momentum: b = momentum·b + share·g and g = nesterov ? g + momentum·b : b; then p -= lr·g.
 struct SgdStep {
   double lr = 0;
   double l2 = 0;
@@ -62,7 +62,8 @@ struct SgdStep {
   bool nesterov = false;
 };
 
-// g += l2·p; p *= keep; m, v as in Adam; p -= rate·m / (root·sqrt(v or its largest so far) + eps)
+// g += l2·p; p *= keep; m and v are updated as in Adam; p -= rate·m / (root·sqrt(v) + eps). With amsgrad, the largest v
+// so far takes the place of v.
 struct AdamStep {
   double rate = 0;
   double l2 = 0;
@@ -81,8 +82,9 @@ struct AdagradStep {
   double eps = 0;
 };
 
-// g += l2·p; v = alpha·v + (1 - alpha)·g²; a = alpha·a + (1 - alpha)·g (centered); d = g / (sqrt(v - a²) + eps); b =
-// momentum·b + d (has_momentum); p -= lr·(b or d). States: v, then a, then b, as far as they exist.
+// g += l2·p; v = alpha·v + (1 - alpha)·g²; if centered: a = alpha·a + (1 - alpha)·g, else a = 0; d = g / (sqrt(v - a²)
+// + eps); if has_momentum: b = momentum·b + d and p -= lr·b, else p -= lr·d. The states are v, then a if centered, then
+// b if has_momentum.
 struct RmspropStep {
   double lr = 0;
   double l2 = 0;
@@ -119,7 +121,7 @@ struct LambStep {
   double eps = 0;
 };
 
-// Two sums of squares in fp64, added in a fixed order of lanes.
+// Two sums of squares in fp64. Their terms are added in a fixed order, so that the bits are always the same.
 struct Squares {
   double first = 0;
   double second = 0;
@@ -133,7 +135,7 @@ struct AverageStep {
 // For kernels that need no coefficients.
 struct NoStep {};
 
-// The loops by number, as a GPU's kernels are asked for.
+// The numbers of the rules. The host passes such a number to choose a kernel of a GPU.
 enum class Rule {
   kSgd,
   kAdam,
@@ -144,28 +146,29 @@ enum class Rule {
   kLambMoments,
   kLambApply,
   kValueSquares,
-  kSquares,          // Squares::first: of the gradients, without factor and limit
-  kFinite,           // Squares::first: 0 if all gradients are finite, else NaN
-  kChangeGradients,  // of the block's values
+  kSquares,          // Squares::first is the sum of the squares of the gradients, without factor and limit
+  kFinite,           // Squares::first is 0 if all gradients are finite, else NaN
+  kChangeGradients,  // changes the block's `values`, which are gradients
   kAverage,          // the average is states[0]
 };
 
-// What the norm of the gradients decides about a step, in the memory of a GPU. The kernels of the step read it there,
-// so the host does not wait for the norm.
+// The result of a gradient norm (DeviceNorm), in the memory of a GPU. The kernels of the step read it from there, so
+// the host does not wait for the norm.
 struct StepControl {
   double sum_of_squares = 0;  // of all gradients
-  double factor = 1;          // the gradients of the step are multiplied by it
-  double stopped = 0;         // not 0: a sum was not finite; from then on steps change nothing
+  double factor = 1;          // the step multiplies the gradients by this factor
+  double stopped = 0;         // if not 0, a sum of squares was not finite, and from then on steps change nothing
 };
 
-// What a GPU is told of one parameter. Its kernels cut the parameter into chunks: the launch has chunk numbers from 0
-// on, and the parameter's are `first_chunk` and those that follow.
+// The arguments of a GPU kernel for one parameter. The kernel cuts every parameter into chunks. The chunks of all
+// parameters of a launch are numbered from 0 on. The chunks of this parameter have consecutive numbers, from
+// `first_chunk` on.
 template <typename Step>
 struct Item {
   Block block;
   Step step;
   std::int64_t first_chunk;
-  std::int64_t first_sum;  // the place of the first chunk's sums; those of the other chunks follow
+  std::int64_t first_sum;  // index of the sums of this parameter's first chunk; the sums of its other chunks follow
 };
 
 struct Sizes {
@@ -194,7 +197,7 @@ REIGEN_ON_DEVICE inline Block slice(const Sizes& sizes, const Block& block, std:
   };
   part.values = move(block.values, sizes.value);
   part.gradients = move(const_cast<void*>(block.gradients), sizes.value);
-  // Not a loop: a GPU's compiler might keep the array in memory.
+  // These lines are no loop, because nvcc might keep the array of a loop in memory and not in registers.
   static_assert(kMaxStates == 3);
   part.states[0] = move(block.states[0], sizes.state);
   part.states[1] = move(block.states[1], sizes.state);
@@ -213,11 +216,11 @@ struct Kernels {
   void (*rmsprop)(Layout, const Block&, const RmspropStep&);
   void (*lion)(Layout, const Block&, const LionStep&);
   void (*lars)(Layout, const Block&, const LarsStep&);
-  Squares (*lamb_moments)(Layout, const Block&, const LambStep&);  // sums of the squares of the values and of u
+  Squares (*lamb_moments)(Layout, const Block&, const LambStep&);  // squares of the values (first) and of u (second)
   void (*lamb_apply)(Layout, const Block&, const LambStep&);
-  Squares (*value_squares)(Layout, const Block&);  // sums of the squares of the values and of g
+  Squares (*value_squares)(Layout, const Block&);  // squares of the values (first) and of g (second)
   double (*squares)(Layout, const void* values, std::int64_t count);
-  bool (*finite)(Layout, const void* values, std::int64_t count);  // no NaN and no infinity
+  bool (*finite)(Layout, const void* values, std::int64_t count);  // true if there is no NaN and no infinity
   // gradients = g
   void (*change_gradients)(Layout, const Block&);
   // average += share·(value - average); the average is fp64 for fp64 values, else fp32.
@@ -227,7 +230,7 @@ struct Kernels {
 // The kernels for this processor's best instruction set: "avx512", "avx2", "portable".
 const Kernels& kernels();
 
-// For tests: the kernels for one instruction set, by name; nullptr if this processor lacks it.
+// For tests: returns the kernels for the instruction set of this name, or nullptr if this processor lacks it.
 const Kernels* kernels_for_test(const char* instruction_set);
 
 namespace portable {

@@ -4,7 +4,8 @@
 
 namespace reigen::optim::kernels::avx512 {
 
-// The linker must not merge one template compiled with different flags, so each instruction set has its own namespace.
+// Each instruction set has its own namespace. In one namespace, the linker would merge the instances of a template that
+// were compiled with different flags.
 #include "optim/kernels/kernels.inl"
 
 const Kernels& kernels() {

@@ -93,7 +93,8 @@ void for_each_piece(const std::vector<Piece>& pieces, const std::function<void(s
   std::int64_t elements = 0;
   for (const Piece& piece : pieces) elements += piece.count;
   if (elements == 0) return;
-  // Waking a thread is worth it for two blocks' worth of elements, not for two biases.
+  // Each thread gets about two blocks of elements or more. For fewer elements, for example two biases, waking a thread
+  // would take longer than the work.
   const auto count = static_cast<std::int64_t>(pieces.size());
   const std::int64_t grain = std::max<std::int64_t>(1, count * 2 * kBlockElements / elements);
   at::parallel_for(0, count, grain, [&](std::int64_t begin, std::int64_t end) {

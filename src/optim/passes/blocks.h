@@ -1,5 +1,5 @@
-// Cuts parameters into blocks for the kernels, which LibTorch's threads run. The cut depends on sizes alone, so
-// results are the same for any number of threads.
+// Cuts parameters into blocks, on which LibTorch's threads run the kernels. The cut depends only on the sizes of the
+// parameters, so results are the same for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace reigen::optim {
 
-// The element types of a range, as kernels name them. Throws InvalidArgument for element types that no kernel computes
-// with. `who`: the optimizer or function that the error names, as "[<who>] ...".
+// Returns the element types of a range, as a kernels::Layout. Throws InvalidArgument for element types that no kernel
+// computes with. `who` is the optimizer or function that the error names, as "[<who>] ...".
 kernels::Layout layout_of(const std::string& who, const ParameterRange& range);
 
 // Throws InvalidArgument unless all ranges are on one device, and are divided between the same ranks in the same way or
@@ -23,18 +23,18 @@ void check_shared_alike(const std::string& who, const std::vector<ParameterRange
 // Whether the range's gradients are this rank's own, and the mean over the ranks is still to be computed.
 bool awaits_average(const ParameterRange& range);
 
-// Returns the segment's gradient in the form that a kernel reads: dense, of the values' type, in row-major order. A
-// gradient of another form is first moved into its place in the range, and so is every gradient that other ranks read.
-// Returns nullptr if there is no gradient.
+// Returns the segment's gradient in the form that a kernel reads: dense, of the values' type, in row-major order. First
+// moves the gradient to its place in the range's gradient buffer if it has another form, or if other ranks read it
+// there. Returns nullptr if there is no gradient.
 void* gradient_data(const ParameterRange& range, std::size_t segment);
 
 struct Piece {
-  std::size_t part = 0;    // number of the parameter
-  std::int64_t first = 0;  // its first element in the parameter
+  std::size_t part = 0;    // index of the parameter
+  std::int64_t first = 0;  // index of the piece's first element in the parameter
   std::int64_t count = 0;
 };
 
-// sizes[i]: the number of elements of parameter i.
+// Cuts parameters into pieces of at most kBlockElements elements. sizes[i] is the number of elements of parameter i.
 std::vector<Piece> cut(const std::vector<std::int64_t>& sizes);
 
 // Runs work(i) for every piece i, on several threads if that is worth it.

@@ -1,4 +1,4 @@
-// DeviceNorm::values() as the kernels of a step read it.
+// Gives the kernels of a step access to DeviceNorm::values().
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,7 +13,7 @@ namespace reigen::optim {
 inline constexpr std::int64_t kControlNumbers = 3;
 static_assert(sizeof(kernels::StepControl) == kControlNumbers * sizeof(double));
 
-// Null if there is no norm. Throws InvalidArgument unless the norm is on this device.
+// Returns null if `norm` is null. Throws InvalidArgument unless the norm is on this device.
 const kernels::StepControl* control_of(const DeviceNorm* norm, const at::Device& device, const char* who);
 
 }  // namespace reigen::optim

@@ -11,8 +11,8 @@
 
 namespace reigen::optim {
 
-// The table is copied from pinned memory, so the host does not wait. LibTorch's allocators keep both copies until the
-// stream has used them.
+// The table is copied to the GPU from pinned memory, so the host does not wait for the copy. LibTorch's allocators
+// reuse the pinned memory and the GPU's memory only after the stream has used them.
 void enqueue_runs(const at::Device& device, kernels::Rule rule, std::span<const std::byte> table,
                   std::size_t item_bytes, const std::vector<DeviceRun>& runs, const DevicePass& pass) {
   const c10::DeviceGuard guard(device);

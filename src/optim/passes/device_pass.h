@@ -1,6 +1,5 @@
-// Runs a rule of kernels/kernels.h over parameters on a GPU: one kernel for each run of parameters with the same
-// element layout. The kernels come after the work that is on LibTorch's current stream of the GPU, and before work that
-// is put on it later.
+// Runs a rule of kernels/kernels.h over parameters on a GPU, with one kernel for each sequence of consecutive
+// parameters that have the same element types. The kernels are enqueued on LibTorch's current stream of the GPU.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -23,7 +22,7 @@ struct DevicePart {
   kernels::Layout layout = kernels::Layout::kFloat32;
   kernels::Block block = {};
   Step step = {};
-  std::int64_t first_sum = 0;  // the place of its first chunk's sums in DevicePass::squares
+  std::int64_t first_sum = 0;  // index of the sums of its first chunk in DevicePass::squares
 };
 
 struct DevicePass {
@@ -31,7 +30,8 @@ struct DevicePass {
   const kernels::StepControl* control = nullptr;  // memory of the GPU, or null
 };
 
-// Neighbours with one element layout: items [first, first + count) of a table, and the number of their chunks.
+// Consecutive parameters with the same element types: items [first, first + count) of the table of all items, and the
+// number of the chunks of these items.
 struct DeviceRun {
   kernels::Layout layout = kernels::Layout::kFloat32;
   std::size_t first = 0;
@@ -43,8 +43,8 @@ inline std::int64_t chunks_of(std::int64_t elements) {
   return (elements + tensor::kBlockElements - 1) / tensor::kBlockElements;
 }
 
-// Enqueues the kernels. `table`: the bytes of the items, each of `item_bytes`. Throws BackendError if CUDA refuses a
-// kernel.
+// Enqueues one kernel for each of `runs`. `table` has the bytes of all items, `item_bytes` for each item. Throws
+// BackendError if CUDA refuses a kernel.
 void enqueue_runs(const at::Device& device, kernels::Rule rule, std::span<const std::byte> table,
                   std::size_t item_bytes, const std::vector<DeviceRun>& runs, const DevicePass& pass);
 
@@ -67,12 +67,13 @@ void run_on_device(const at::Device& device, kernels::Rule rule, const std::vect
   enqueue_runs(device, rule, std::as_bytes(std::span(items)), sizeof(kernels::Item<Step>), runs, pass);
 }
 
-// A place for the sums of this many chunks, whose numbers are not set.
+// Allocates memory on the GPU for the sums of so many chunks. The memory is not initialised.
 at::Tensor place_for_squares(const at::Device& device, std::int64_t chunks);
 // Waits for the GPU, and returns the sums.
 std::vector<kernels::Squares> to_host(const at::Tensor& squares);
 
-// Runs a rule that adds squares, and waits for the sums: those of each chunk of kBlockElements elements, part by part.
+// Runs a rule that adds squares, and waits for the GPU. Returns the sums of each chunk of kBlockElements elements, in
+// the order of the parts.
 template <class Step>
 std::vector<kernels::Squares> sums_on_device(const at::Device& device, kernels::Rule rule,
                                              std::vector<DevicePart<Step>> parts) {

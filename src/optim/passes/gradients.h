@@ -27,27 +27,28 @@ struct Gradients {
   std::vector<Piece> pieces;
 
   void* at(const Piece& piece) const;
-  // Whether this rank computes with the piece. If each rank has only its share of the mean, other ranks compute with
-  // the other pieces.
+  // Whether this rank processes the piece. If each rank has only its share of the averaged gradients, other ranks
+  // process the other pieces.
   bool is_own(const Piece& piece) const;
-  // Averages the piece over the ranks if its gradients still await their average.
+  // Averages the piece over the ranks if its gradients are not averaged yet.
   void average(const Piece& piece) const;
 };
 
 // Throws InvalidArgument unless all ranges are on one device and are divided in the same way.
 Gradients gradients_of(const std::vector<ParameterRange>& ranges);
 
-// Whether each rank has only its share of the mean.
+// Whether each rank has only its share of the averaged gradients.
 bool is_divided(const std::vector<ParameterRange>& ranges);
 
 at::Device device_of(const std::vector<ParameterRange>& ranges);
 
-// The gradients of which this rank computes, as a GPU's kernels take them: one part for each parameter. The sums of
-// squares of a part's chunks are at the places of its pieces in Gradients::pieces.
+// Returns the gradients that this rank processes, in the form that a GPU's kernels take: one part for each parameter.
+// The sums of squares of a part's chunks have the same indices as the part's pieces in Gradients::pieces.
 std::vector<DevicePart<kernels::NoStep>> device_parts(const Gradients& gradients);
 
-// On a GPU: enqueues the sums of squares of all pieces, and returns their place: fp64, two numbers for each piece, of
-// which the first is the sum. The numbers of other ranks' pieces are 0. Without a piece there is one place, which is 0.
+// Enqueues kernels on a GPU that compute the sum of squares of each piece. Returns the fp64 tensor of the sums. It has
+// two numbers for each piece, of which the first is the sum. The numbers of pieces that other ranks process are 0. If
+// there are no pieces, the tensor has two zeros.
 at::Tensor add_squares(const at::Device& gpu, const Gradients& gradients);
 
 }  // namespace reigen::optim

@@ -21,7 +21,7 @@ std::vector<Piece> pieces_of(const std::vector<Update>& updates) {
   return cut(sizes);
 }
 
-// Shares end between blocks, so a piece is never in two shares.
+// Whether the piece is in this rank's share. Shares end between blocks, so a piece is never in two shares.
 bool is_own(const std::vector<Update>& updates, const Piece& piece) {
   const Update& update = updates[piece.part];
   return piece.first >= update.begin && piece.first < update.end;
@@ -29,7 +29,8 @@ bool is_own(const std::vector<Update>& updates, const Piece& piece) {
 
 bool awaits_average(const Update& update) { return update.range != nullptr && optim::awaits_average(*update.range); }
 
-// The mean of a block. It is in memory of this thread, so that it remains in the caches of the thread's core.
+// Returns the mean over the ranks of a block's gradients. The mean is in memory of this thread, so that it remains in
+// the caches of the thread's core.
 const void* mean_of(const Update& update, const Piece& piece) {
   thread_local std::vector<double> mean(static_cast<std::size_t>(tensor::kBlockElements));
   update.range->rows()->average_into(update.segment, update.range->gradient_slot(update.segment), piece.first,
@@ -57,11 +58,12 @@ void for_each_block(const std::vector<Update>& updates, const BlockWork& work) {
 
 namespace {
 
-// Adds up the sums of all pieces, of which other ranks have computed some.
+// Returns the sums of every update, added up over its pieces. If the parameters are divided among ranks, other ranks
+// have computed the sums of some pieces.
 std::vector<kernels::Squares> add_up_pieces(const std::vector<Update>& updates, const std::vector<Piece>& pieces,
                                             std::vector<kernels::Squares> of_pieces) {
   if (!updates.empty() && updates.front().ranks != nullptr) {
-    // Each sum comes from one rank. Adding the zeros of the other ranks changes no bit.
+    // One rank has computed each sum, and the other ranks have 0 in its place. So this addition changes no bit.
     static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
     updates.front().ranks->all_reduce(of_pieces.data(), of_pieces.data(), 2 * of_pieces.size(), DataType::kFloat64,
                                       ReduceOp::kSum, {.tag = "squares of blocks"});
@@ -101,7 +103,7 @@ kernels::Block own_block(const Update& update) {
   return kernels::slice(kernels::sizes_of(update.layout), update.block, first, last - first);
 }
 
-// A pass of its own reads the gradients once more.
+// On a GPU the check for finite gradients is a pass of its own, which reads the gradients once more.
 void note_not_finite(const std::vector<Update>& updates) {
   if (updates.front().not_finite == nullptr) return;
   const auto none = [](const Update&) { return kernels::NoStep{}; };

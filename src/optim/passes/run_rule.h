@@ -16,11 +16,13 @@ namespace reigen::optim {
 using BlockWork = std::function<void(const Update&, const kernels::Block&)>;
 using BlockSums = std::function<kernels::Squares(const Update&, const kernels::Block&)>;
 
-// On the host: run work(update, block) for the blocks of this rank's share.
+// On the host: both functions run work(update, block) for each block in this rank's share. sums_of_blocks() returns the
+// sums of every update, including the blocks in the shares of other ranks.
 void for_each_block(const std::vector<Update>& updates, const BlockWork& work);
 std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work);
 
-// On a GPU: this rank's share of each update.
+// On a GPU: own_block() returns this rank's share of the parameter. note_not_finite() sets Update::not_finite if a
+// gradient is not finite. add_up() returns the sums of every update, including the chunks in the shares of other ranks.
 kernels::Block own_block(const Update& update);
 void note_not_finite(const std::vector<Update>& updates);
 std::vector<kernels::Squares> add_up(const std::vector<Update>& updates,
@@ -37,7 +39,7 @@ auto device_parts(const std::vector<Update>& updates, const StepOf& step_of) {
   return parts;
 }
 
-// The loop of the host that a rule stands for.
+// The host's loop for each rule, a member of kernels::Kernels.
 template <kernels::Rule>
 inline constexpr auto kLoopOf = nullptr;
 template <>
@@ -59,8 +61,8 @@ inline constexpr auto kLoopOf<kernels::Rule::kLambApply> = &kernels::Kernels::la
 template <>
 inline constexpr auto kLoopOf<kernels::Rule::kValueSquares> = &kernels::Kernels::value_squares;
 
-// step_of(update) gives the coefficients of the rule. Runs the rule over those blocks of all updates that are in this
-// rank's share: on the host on several threads, on a GPU as one kernel.
+// Runs the rule over this rank's share of all updates. step_of(update) returns the coefficients of the rule. The host
+// uses several threads. A GPU gets one kernel for each sequence of updates with the same element types.
 template <kernels::Rule kRule, class StepOf>
 void apply_rule(const std::vector<Update>& updates, const StepOf& step_of) {
   if (are_on_gpu(updates)) {
@@ -73,8 +75,8 @@ void apply_rule(const std::vector<Update>& updates, const StepOf& step_of) {
 }
 
 // As apply_rule(), for a rule that gives sums of squares. Returns the sums of every update, added in the order of its
-// blocks. The sums include the blocks of the other ranks. Sums of an update for which needs(update) is false are not
-// used.
+// blocks. The sums include the blocks of the other ranks. If needs(update) is false, the caller does not use the sums
+// of this update, and the host does not compute them.
 template <kernels::Rule kRule, class StepOf, class Needs>
 std::vector<kernels::Squares> sums_of_rule(const std::vector<Update>& updates, const StepOf& step_of,
                                            const Needs& needs) {

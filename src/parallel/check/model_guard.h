@@ -1,5 +1,5 @@
-// Checks two things of a wrapped model: its parameters are still the same tensors in the same memory, and only
-// optimizers of reigen::optim have changed the weights that lie in memory of several ranks.
+// Checks two things in a wrapped model. First, its parameters are still the same tensors in the same memory. Second,
+// weights in memory that several ranks share were changed only by optimizers of reigen::optim.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -30,7 +30,7 @@ class ModelGuard {
   // weight would make as many steps as there are ranks.
   static void require_own_steps(const std::vector<ParameterRange>& ranges);
 
-  // The parameters in the module's order.
+  // trainable(): the trainable parameters. all(): all parameters. Both are in the module's order.
   std::vector<at::Tensor> trainable() const;
   std::vector<at::Tensor> all() const;
 

@@ -140,8 +140,8 @@ namespace {
       Report{.what = fmt::format("[data_parallel] {}", what), .got = got, .expected = expected, .fix = fix});
 }
 
-// Backward of all ranks of a process runs on one thread for each GPU. A rank that waits there keeps the others from
-// coming.
+// Autograd has one thread for each GPU of a process, and all backwards on this GPU run there. If two ranks of a process
+// used one GPU, a rank that waits for the other in backward would block the other's backward too.
 void refuse_a_shared_thread(const at::Device& gpu, const Communicator& world) {
   static const std::uint64_t kProcess =
       (static_cast<std::uint64_t>(std::random_device()()) << 32) | std::random_device()();

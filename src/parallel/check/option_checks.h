@@ -1,4 +1,5 @@
-// Checks which DataParallelOptions are possible for a group of ranks, and lists those that must be equal on all ranks.
+// Checks which DataParallelOptions are possible for a group of ranks, and lists the options that must be equal on all
+// ranks.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -21,8 +22,8 @@ inline constexpr double kLargestBucketMb = 1 << 20;
 // Whether the options shard something and give a mesh whose axes dp_replicate and dp_shard cover all ranks.
 bool mesh_fits(const DataParallelOptions& options, const Communicator& world);
 
-// The device of the trainable parameters, which flat_parameters.h requires to be one; the CPU if there are none. Frozen
-// parameters may be on another device.
+// Returns the device of the trainable parameters, or the CPU if there are none. Trainable parameters must all be on one
+// device (flat_parameters.h). Frozen parameters may be on another device.
 at::Device device_of_weights(const torch::nn::Module& module);
 
 // Returns one line for each option, for check_equal_on_all_ranks() (model_check.h), which compares the lines between
@@ -32,13 +33,13 @@ std::vector<std::string> describe_options(const DataParallelOptions& options, co
 // check_options() and require_shard_possible() throw InvalidArgument for options that are not possible. If the options
 // are equal on all ranks, every rank throws. `sharers`: the number of ranks between which tensors are sharded.
 void check_options(const DataParallelOptions& options, int sharers);
-// Throws if the options choose a kind of sharding that is not possible with the number of ranks in `world`, or with the
-// strategy (strategies.h) that the options choose. `strategy`: this strategy as text, for the error.
+// Throws if the options choose a kind of sharding that is not possible with the strategy (strategies.h) that they
+// choose, or a mesh that does not cover the ranks of `world`. `strategy`: this strategy as text, for the error.
 void require_shard_possible(const DataParallelOptions& options, const Communicator& world, const std::string& strategy);
 
-// Throws on every rank if a rank's model is on a GPU, and its group does not carry the GPU's memory, or the options
-// need what works on the host only, or another rank of the same process has this GPU. `strategies`: those of the
-// options, or null. Collective.
+// Throws on every rank if some rank's model is on a GPU and one of these conditions holds: the rank's group does not
+// carry the GPU's memory; the options need something that works only on the CPU; another rank of the same process uses
+// the same GPU. `strategies`: the strategies that the options choose; an entry may be null. Collective.
 void require_device_possible(const torch::nn::Module& module, const DataParallelOptions& options,
                              const Communicator& world, const std::vector<const Strategy*>& strategies);
 

@@ -23,7 +23,7 @@ std::uint64_t hash_of(const tensor::NamedTensor& item) {
   return format::hash64(here.const_data_ptr(), here.nbytes());
 }
 
-// The most frequent value. If several values are equally frequent, the value of the lowest rank.
+// Returns the most frequent value. Of several such values, it returns the one that the lowest rank has.
 std::uint64_t most_frequent(const std::vector<std::uint64_t>& values) {
   std::map<std::uint64_t, std::ptrdiff_t> counts;
   for (const std::uint64_t value : values) ++counts[value];
@@ -31,7 +31,7 @@ std::uint64_t most_frequent(const std::vector<std::uint64_t>& values) {
                            [&](std::uint64_t a, std::uint64_t b) { return counts[a] < counts[b]; });
 }
 
-// "rank 2", "ranks 0, 3". Only the first `kMost` ranks are listed by number.
+// Returns a text such as "rank 2" or "ranks 0, 3". It lists only the first `kMost` ranks by number.
 std::string list(const std::vector<int>& ranks) {
   constexpr std::size_t kMost = 8;
   std::vector<int> first = ranks;

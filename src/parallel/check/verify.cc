@@ -36,14 +36,14 @@ Parameters trainable_of(const torch::nn::Module& model) {
   return result;
 }
 
-// Remembers the model's parameters and buffers, to restore them.
+// Copies the model's parameters and buffers. restore() and the destructor write the copies back.
 class Memory {
  public:
   explicit Memory(torch::nn::Module& model) : model_(model) {
     for (const at::Tensor& tensor : everything()) values_.push_back(tensor.detach().clone());
   }
   ~Memory() { restore(); }
-  Memory(const Memory&) = delete;  // only one object may restore
+  Memory(const Memory&) = delete;  // only one object may restore the model
   Memory& operator=(const Memory&) = delete;
 
   void restore() {
@@ -105,9 +105,9 @@ Difference difference_of(const at::Tensor& alone, const at::Tensor& in_parallel)
 
 // The result of one rank, in the form in which ranks exchange it.
 struct Finding {
-  std::int64_t step = 0;  // 0: no difference
+  std::int64_t step = 0;  // the first step with a difference; 0 means that there is none
   std::int64_t parameter = 0;
-  std::int64_t is_value = 0;
+  std::int64_t is_value = 0;  // 1: the parameter's value differs; 0: its gradient differs
   double alone = 0;
   double in_parallel = 0;
   double largest = 0;

@@ -11,7 +11,7 @@
 namespace reigen::parallel {
 namespace {
 
-constexpr std::uint64_t kWeights = 16;  // sampled in a step: each may be a cache miss
+constexpr std::uint64_t kWeights = 16;  // the weights that one step samples: few, because each may be a cache miss
 constexpr std::size_t kDigits = 8;
 constexpr const char* kWord = "weights ";
 constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;

@@ -1,4 +1,4 @@
-// Memory blocks for temporary use. A block that was given back is handed out again, so its pages remain mapped.
+// A pool of memory blocks for temporary use. It returns the same blocks again, so their pages remain mapped.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -16,15 +16,17 @@ namespace reigen::parallel {
 
 class BlockPool {
  public:
-  // `device`: where the blocks are: the cpu, or the GPU of the group. A block of a GPU may be given back, and handed
-  // out again, while LibTorch's current stream still works on it: later use of it must follow on this stream.
+  // `device`: the device of the blocks, which is the CPU or the GPU of the group `memory`. A GPU block may be given
+  // back and taken again while LibTorch's current stream still works on it. So all work on a block must be on this
+  // stream.
   explicit BlockPool(Communicator memory, const Device& device = {}) : memory_(std::move(memory)), device_(device) {}
 
-  // Returns a block of at least `bytes` bytes: the smallest free block that is large enough. It still has the contents
-  // of its last use. If no free block is large enough, all free blocks are released (on a GPU: retired) and one new
-  // block is allocated. The new block is larger than the released ones, so it can serve their requests too. If the same
-  // series of requests comes again and again, nothing is allocated any more after the first few times. With k blocks in
-  // use at a time, the pool may come to hold k blocks of the largest size.
+  // Returns a block of at least `bytes` bytes: the smallest free block that is large enough. The block still has the
+  // contents of its last use. If no free block is large enough, one new block is allocated in place of all free blocks.
+  // On the CPU these free blocks are freed now; on a GPU free_retired() frees them later. The new block is larger than
+  // each of them, so it can serve their requests too. If the same series of requests repeats, nothing is allocated
+  // after the first few repetitions. If k blocks are in use at a time, the pool may come to hold k blocks of the
+  // largest size.
   std::shared_ptr<void> take(std::size_t bytes) {
     const auto found = free_.lower_bound(bytes);
     if (found != free_.end()) {
@@ -48,16 +50,17 @@ class BlockPool {
     free_.emplace(bytes, std::move(block));
   }
 
-  // Frees the blocks of a GPU that were too small. To free memory waits for all work of the GPU, which may itself wait
-  // for a call that another rank makes later in its backward. So take() does not free them. Call it between two steps,
-  // after the current stream has done its work: see has_retired().
+  // Frees the GPU blocks that take() has retired because they were too small. When GPU memory is freed, the host waits
+  // for all work of the GPU. This work may wait for a call that another rank makes later in its backward, so take()
+  // does not free the blocks. If has_retired() is true, call free_retired() between two steps, after the current stream
+  // has done its work.
   void free_retired() { retired_.clear(); }
   bool has_retired() const { return !retired_.empty(); }
 
   std::int64_t allocations() const { return allocations_; }
 
  private:
-  // The deleter of a block. It keeps the memory alive as long as the block, and knows the block's size.
+  // The deleter of a block. It keeps the memory alive as long as the block, and contains the block's size.
   struct Owner {
     std::shared_ptr<void> memory;
     std::size_t bytes;

@@ -23,17 +23,17 @@ std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, s
     BucketPlan bucket;
     std::size_t limit = 0;
     std::size_t bytes = 0;
-    std::size_t complete = 0;  // place in `order` of the bucket's last parameter
+    std::size_t complete = 0;  // position in `order` of the bucket's last parameter
   };
   std::vector<BucketPlan> result;
   const auto close = [&](Filling& filling) {
     std::sort(filling.bucket.segments.begin(), filling.bucket.segments.end());
     result.push_back(std::move(filling.bucket));
   };
-  std::map<std::size_t, std::size_t> to_come;  // by range: bytes of its parameters that are in no bucket yet
+  std::map<std::size_t, std::size_t> to_come;  // for each range: bytes of its parameters that are in no bucket yet
   for (const ParameterPlace& place : order) to_come[place.range] += place.bytes;
   std::set<std::size_t> had_full;       // ranges that already have a bucket of `limit` bytes
-  std::map<std::size_t, Filling> open;  // by range: a bucket holds one element type
+  std::map<std::size_t, Filling> open;  // for each range: the bucket that is being filled
   for (std::size_t i = 0; i < order.size(); ++i) {
     const ParameterPlace& place = order[i];
     Filling& filling = open[place.range];

@@ -7,7 +7,7 @@
 namespace reigen::parallel {
 
 struct ParameterPlace {
-  std::size_t range = 0;    // the flat range that the parameter lies in; a range has one element type
+  std::size_t range = 0;    // the number of the flat range with the parameter; a range has one element type
   std::size_t segment = 0;  // the number of the parameter in this range
   std::size_t bytes = 0;
 };
@@ -16,7 +16,7 @@ struct BucketPlan {
   std::size_t range = 0;
   std::vector<std::size_t> segments;  // ascending
 
-  // Segments [first, last] that are neighbours in memory.
+  // The segments from `first` to `last`, both included, which are neighbours in memory.
   struct Run {
     std::size_t first = 0;
     std::size_t last = 0;
@@ -24,15 +24,17 @@ struct BucketPlan {
   std::vector<Run> runs() const;
 };
 
-// `order`: parameters in the order in which backward completes them, as far as it is known. Buckets are filled and
-// numbered in this order. A bucket is full once it holds at least `limit` bytes (0: one parameter each). After the
-// first bucket of `limit` bytes of a range, the range's next buckets are smaller: such a bucket is full once it holds
-// half of the range's remaining bytes, but not less than `small`. The reason: backward cannot hide the buckets that are
-// sent last, so they should be small. If the gradients of a range fit into `limit`, they are one bucket. But the very
-// first bucket of all is full with min(limit, small) bytes, so that sending starts soon.
+// `order`: the parameters in the order in which backward completes their gradients, as far as this order is known.
+// Buckets are filled and numbered in this order. A bucket is full once it holds at least `limit` bytes. With `limit` 0
+// each bucket holds one parameter. After a range has a bucket of `limit` bytes, its next buckets are smaller. Such a
+// bucket is full once it holds half of the bytes that the range had left when the bucket began, but at least `small`
+// bytes. Backward cannot hide the buckets that are sent last, so they should be small. If the gradients of a range fit
+// into `limit`, they are one bucket. The very first bucket is an exception: it is full with min(limit, small) bytes, so
+// that sending starts soon.
 std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit, std::size_t small);
 
-// One bucket for each range. Buckets are in the order in which the last parameters of the ranges come in `order`.
+// Returns one bucket for each range. A range is complete when its last parameter in `order` is; the buckets are in the
+// order in which their ranges are complete.
 std::vector<BucketPlan> plan_ranges(const std::vector<ParameterPlace>& order);
 
 }  // namespace reigen::parallel

@@ -1,7 +1,8 @@
-// A queue of buckets of gradients. Buckets start in the queue's order, so all ranks start the same calls in the same
-// order, even if their gradients become ready in different orders. The first backward shows in which order gradients
-// become ready. After it, the owner of the queue divides the parameters into new buckets. All ranks then use the order
-// that one of them has seen. A round averages each gradient once: it starts and ends every bucket of the queue.
+// A queue of buckets of gradients. A bucket starts when the call that sends its gradients starts. Buckets start in the
+// queue's order, so all ranks start the same calls in the same order, even if their gradients become ready in different
+// orders. The first backward shows in which order gradients become ready. After it, the owner of the queue divides the
+// parameters into new buckets. For this all ranks use the order that one of them has seen. A round averages each
+// gradient once: each bucket starts and ends once.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -24,16 +25,17 @@ class BucketQueue {
   struct Bucket {
     std::vector<std::size_t> parameters = {};
     std::uint64_t bytes = 0;  // size of its gradients
-    std::string first = {};   // names of its first and last parameter in memory
+    std::string first = {};   // the bucket's first and last parameter in memory, by name
     std::string last = {};
     std::string label = {};   // "step 7 bucket 0"
-    std::string tag = {};     // the label, and the hash of sampled weights that ranks compare
-    std::size_t pending = 0;  // parameters whose gradients are not ready
+    std::string tag = {};     // the label; in the first bucket also a hash of weights (weight_sample.h)
+    std::size_t pending = 0;  // number of parameters whose gradients are not ready
     bool is_started = false;  // started, and not ended
   };
 
-  // `parameters`: the number of parameters. `sample`: gives a hash of some weights, which is part of the tag of a
-  // round's first bucket, so that ranks compare the hash. nullopt: ranks do not compare weights.
+  // `parameters`: the number of parameters. `sample`: computes a hash of some weights. The hash is part of the tag of a
+  // round's first bucket. Ranks compare tags, so they compare the hash. If `sample` is nullopt, ranks do not compare
+  // weights.
   BucketQueue(Communicator world, std::size_t parameters, std::optional<WeightSample> sample);
 
   void set(std::vector<Bucket> buckets);
@@ -51,26 +53,27 @@ class BucketQueue {
   // too late.
   void require_not_started(std::size_t parameter, const std::string& name) const;
 
-  // The bucket to be started next; size(): none is left.
+  // The number of the bucket that starts next, or size() if none is left.
   std::size_t next() const { return next_; }
   bool next_is_complete() const { return next_ < buckets_.size() && buckets_[next_].pending == 0; }
-  // Starts the next bucket: body(number of the bucket) starts its calls. If a call fails because weights differ between
-  // ranks, the error says so.
+  // Starts the next bucket: `body` gets the bucket's number and starts its calls. If a call fails because weights
+  // differ between ranks, the error says so.
   void start_next(const std::function<void(std::size_t)>& body);
-  // Ends a bucket: body() waits for the bucket's calls. Does nothing if the bucket was not started or has ended. An
-  // error names the bucket's parameters.
+  // Ends a bucket: `body` waits for the bucket's calls. Does nothing if the bucket was not started or has ended. If a
+  // call fails, the error names the bucket's parameters.
   void end(std::size_t bucket, const std::function<void()>& body);
   bool any_is_started() const;
   // Lets the calls in flight make progress, without waiting.
   void poll();
 
-  // Returns a new order of the parameters only once, after the first round of two or more buckets: first those whose
-  // gradients became ready on rank `first`, in the order in which they did, then those whose gradients never became
-  // ready. In all other cases returns nullopt. Collective.
+  // Call it at the end of a round. Returns the parameters in the order in which their gradients became ready on rank
+  // `first` in this round, then the parameters whose gradients did not become ready. It returns an order only once. In
+  // later rounds, with fewer than two buckets, or if no gradient became ready on rank `first`, it returns nullopt.
+  // Collective.
   std::optional<std::vector<std::size_t>> order_as_they_came(int first);
 
   // flags[i]: whether parameter i has a gradient on this rank (0 or 1). Starts a call that replaces each flag by its
-  // maximum over all ranks. `flags`: one for each parameter, valid until the call is complete.
+  // maximum over all ranks. `flags` has one entry for each parameter, and must remain valid until the call is complete.
   Work start_on_any_rank(char* flags, comm::Progress progress);
 
   const std::vector<BucketTimes>& times() const { return times_; }
@@ -83,7 +86,7 @@ class BucketQueue {
   std::optional<WeightSample> sample_;
   Round round_;
   std::vector<Bucket> buckets_;
-  std::vector<std::size_t> bucket_of_;  // by parameter
+  std::vector<std::size_t> bucket_of_;  // the bucket of each parameter
   std::size_t next_ = 0;
   std::vector<std::size_t> arrival_;  // parameters in the order in which their gradients became ready in this round
   bool was_ordered_ = false;

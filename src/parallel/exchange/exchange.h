@@ -1,12 +1,13 @@
-// How the gradients of a backward become the mean over the ranks. There are three ways. The layout selects one of them
-// when a model is wrapped (gradient_reducer.cc). A fourth class wraps another exchange:
+// Turns the gradients of a backward into their mean over the ranks. There are three ways to do so, each in a class. The
+// layout selects one of them when a model is wrapped (gradient_reducer.cc). The fourth class wraps one of the three:
 //   ExchangeBuckets  a GradientStrategy exchanges buckets; every rank gets the whole mean
-//   ExchangeShares   ranks sum ranges; each rank gets its share of the mean
-//   ExchangeInStep   nothing is sent; the step of each rank reads all ranks' gradients and averages its share
+//   ExchangeShares   one call sums the gradients of a flat range; each rank gets its share of the mean
+//   ExchangeInStep   no gradient is sent; in its optimizer step each rank averages its share of all ranks' gradients
 //   Joined           wraps an exchange, so that ranks whose data has ended take part in it
 //
-// A round is begin(), then take() and ready() for each gradient, then finish(), or abandon() after a backward that
-// failed. Rounds do not overlap, and all ranks make the same rounds in the same order.
+// A round averages gradients once. It begins with begin(). Then take() and ready() are called for each gradient. It
+// ends with finish(), or with abandon() if the backward has failed. Rounds do not overlap, and all ranks make the same
+// rounds in the same order.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -23,13 +24,13 @@ namespace reigen::parallel {
 
 struct Round {
   std::int64_t step = 0;         // the number in the tags of the round's calls
-  bool compares_weights = true;  // the first bucket carries a sample of this rank's weights
+  bool compares_weights = true;  // whether ranks compare a hash of some weights (weight_sample.h)
 };
 
-// Ranks that have data. Under a Join (reigen/parallel/join.h) ranks may have different numbers of batches, so the data
-// of some ranks ends earlier.
+// The ranks that have data. Without a Join these are all ranks. Under a Join (reigen/parallel/join.h) ranks may have
+// different numbers of batches, so the data of some ranks ends earlier.
 struct Participants {
-  int first = 0;                    // the lowest of these ranks
+  int first = 0;                    // the lowest rank that has data
   BufferSync::Contributors newest;  // the ranks whose buffers are the newest
 };
 
@@ -39,21 +40,21 @@ class Exchange {
 
   // ---- Before a forward
 
-  // Call it before a forward after which all ranks run backward, if buffers are about to be synchronised. Afterwards
-  // participants() says which ranks have data, and which have the newest buffers. May wait.
+  // Called before buffers are synchronised for a forward that a backward of all ranks follows. Under a Join all ranks
+  // then ask each other which of them have data, and this call waits for the answer. participants() returns the last
+  // answer.
   virtual void announce_forward(const std::string&) {}
   virtual Participants participants() const = 0;
-  // Called before every forward. It does not matter whether the backward after it averages gradients or only adds them
-  // up.
+  // Called before every forward, even if the next backward only adds gradients up and does not average them.
   virtual void begin_forward() {}
 
   // ---- Called from hooks: must not wait (base/no_waiting.h)
 
-  // Whether before_gradient() is to be called.
+  // Whether hooks must call before_gradient().
   virtual bool looks_ahead() const { return false; }
-  // A gradient of the parameter is about to be added to `.grad`.
+  // Called when a gradient of the parameter is about to be added to `.grad`.
   virtual void before_gradient(std::size_t) {}
-  // `.grad` of the parameter is complete. The exchange moves the gradient to where it needs it.
+  // Called when `.grad` of the parameter is complete. Moves the gradient to the memory from which other ranks get it.
   virtual void take(std::size_t parameter) = 0;
   virtual void begin(const Round& round) = 0;
   // Called once in a round for each parameter, after take() of its gradient. Starts the buckets that are complete.
@@ -61,29 +62,30 @@ class Exchange {
 
   // ---- Called where backward enters a unit (unit_watch.h)
 
-  // Whether a bucket is to be started now, because backward is done with its unit.
+  // Whether enter_unit() would start a bucket now, because backward is done with the bucket's unit.
   virtual bool is_due() const { return false; }
-  // Starts the buckets that are due, and waits until there is memory for the gradients of the unit.
+  // Starts the buckets that are due, and waits until there is memory for the gradients of the unit that backward
+  // enters.
   virtual void enter_unit() {}
 
   // ---- After backward
 
-  // Waits for the round's calls. Afterwards, for every parameter that has a gradient on some rank, `.grad` is the mean,
-  // or a mark that stands for the mean (tensor/flat/gradient_share.h). `first`: the lowest rank that has data.
+  // Starts the round's remaining calls and waits for all of its calls. Afterwards `.grad` of every parameter that has a
+  // gradient on some rank is the mean, or stands for the mean: it is a mark (tensor/flat/gradient_share.h), or this
+  // rank's gradient, which the step averages (tensor/flat/gradient_rows.h). `first`: the lowest rank that has data.
   virtual void finish(int first) = 0;
-  // Waits for the calls that were started. Each of these calls ends: either the other ranks have started it too, or it
-  // fails.
+  // Waits for the calls that were started. Each of these calls ends: if the other ranks do not start it too, it fails.
   virtual void abandon() = 0;
-  // A backward has ended, or was given up.
+  // Called when a backward has ended or has failed.
   virtual void end_backward() {}
 
   // ---- Queries
 
-  // Whether some call was started for whose end finish() or abandon() has not waited yet.
+  // Whether a call was started, and neither finish() nor abandon() has waited for it yet.
   virtual bool is_under_way() const = 0;
   virtual std::uint64_t bytes_given() const = 0;
   virtual std::size_t bucket_count() const { return 0; }
-  virtual const std::vector<BucketTimes>& bucket_times() const = 0;  // of the last round, or of the current one
+  virtual const std::vector<BucketTimes>& bucket_times() const = 0;  // of the current round, or else of the last round
   // How many memory blocks were allocated so far for gradients that are sent.
   virtual std::int64_t allocations() const { return 0; }
   // How long this rank has waited so far in the backward of this round.

@@ -25,7 +25,8 @@ void write_flag(char* place, at::ScalarType type, bool value) {
   }
 }
 
-// Whether some rank set the flag. If one rank wrote a one, the average of ones and zeros is above zero in every type.
+// Whether some rank has set the flag. After the exchange the flag is the average of the ranks' ones and zeros. If one
+// rank wrote a one, this average is above zero in every element type.
 bool read_flag(const char* place, at::ScalarType type) {
   const auto bytes = c10::elementSize(type);
   return std::any_of(place, place + bytes, [](char byte) { return byte != 0; });
@@ -105,7 +106,7 @@ void ExchangeBuckets::finish(int first) {
   end_started();
   flags_ ? settle_sent_flags() : settle_flags();
   if (!options_.overlap) return;
-  // The next backward is expected to complete gradients in the same order.
+  // The next backward is expected to complete gradients in the order of this backward.
   if (const auto order = queue_.order_as_they_came(first)) cut(*order);
 }
 
@@ -123,8 +124,8 @@ void ExchangeBuckets::fill(std::size_t parameter) {
              trained_.has_gradient(parameter));
 }
 
-// A parameter that has a gradient only on other ranks gets it here too. If no rank has a gradient of a parameter, the
-// parameter remains without one.
+// If only other ranks have a gradient of a parameter, the parameter gets the common result on this rank too. If no rank
+// has a gradient of it, the parameter remains without a gradient.
 void ExchangeBuckets::settle_flags() {
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     const ParameterRange& range = trained_.range_of(i);
@@ -136,7 +137,7 @@ void ExchangeBuckets::settle_flags() {
   }
 }
 
-// As settle_flags(), with flags that were sent in a call of their own.
+// Does the same as settle_flags() for flags that were sent in a call of their own.
 void ExchangeBuckets::settle_sent_flags() {
   const auto has = [this](std::size_t i) { return trained_.has_gradient(i); };
   const std::vector<char> somewhere = flags_->on_any_rank(has);

@@ -1,12 +1,15 @@
-// A strategy exchanges buckets of gradients between the ranks while backward runs.
+// The exchange in which a GradientStrategy (reigen/parallel/strategy.h) combines buckets of gradients between the ranks
+// while backward runs.
 //
-// Every parameter has a slot in its range's gradient buffer, followed by a spare element: the flag that says "this rank
-// has a gradient here". take() moves a gradient into its slot. When the last gradient of a bucket is ready, the
-// exchange gives the bucket to the strategy. The strategy combines it with the same bucket of the other ranks, and
-// sends the flags with it if it can. Gradients that are missing at the end of backward are filled with zeros.
+// Every parameter has a slot for its gradient in the gradient buffer of its flat range. The spare element after the
+// slot is a flag: whether this rank has a gradient of the parameter. take() moves a gradient into its slot. When the
+// last gradient of a bucket is ready, the exchange gives the bucket to the strategy. The strategy combines the bucket
+// with the same bucket of the other ranks, and sends the flags with it if it can (keeps_zeros()). If a gradient is
+// missing at the end of backward, its slot is filled with zeros.
 //
-// The host does not read or write the memory of a GPU, so there the flags are sent in a call of their own, on memory of
-// the host. A rank that has all gradients does not wait for this call.
+// The host writes and reads the flags, and it does not access the memory of a GPU. So flags of gradients on a GPU are
+// sent in a call of their own, on memory of the host (gradient_flags.h). If the strategy cannot send the flags, they
+// are sent in the same way.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -29,7 +32,7 @@ namespace reigen::parallel {
 
 struct BucketOptions {
   double megabytes = 25;
-  bool overlap = true;  // false: one bucket of each type, after backward
+  bool overlap = true;  // false: one bucket for each flat range, sent after backward
 };
 
 class ExchangeBuckets final : public Exchange {
@@ -63,8 +66,8 @@ class ExchangeBuckets final : public Exchange {
   GradientStrategy& strategy_;
   BucketOptions options_;
   BucketQueue queue_;
-  std::optional<GradientFlags> flags_;  // not set: the buckets carry the flags
-  std::vector<GradientBucket> given_;   // one per bucket
+  std::optional<GradientFlags> flags_;  // not set if the flags are sent with the buckets
+  std::vector<GradientBucket> given_;   // the buckets in the form that the strategy gets
 };
 
 }  // namespace reigen::parallel

@@ -42,12 +42,13 @@ void ExchangeInStep::finish(int) {
     if (gradient.defined() || somewhere[i] == 0) continue;
     gradient = trained_.range_of(i).gradient_slot(trained_.places[i].segment);
   }
-  // Now all ranks' gradients are complete, and no rank has begun its step.
+  // Now the gradients of all ranks are complete, so this rank's step may average its share of them.
   for (const ParameterRange& range : trained_.ranges) range.rows()->set_awaits_average(true);
 }
 
-// Tells all ranks where this rank's gradients lie, because backward may have written them into spare blocks. Learns
-// where the gradients of the other ranks lie. Returns which parameters have a gradient on some rank.
+// Tells all ranks where this rank's gradients lie, because backward may have written them into spare blocks
+// (spare_blocks.h). Learns where the gradients of the other ranks lie. Returns which parameters have a gradient on some
+// rank.
 std::vector<char> ExchangeInStep::exchange_places() {
   const std::size_t count = trained_.size();
   std::vector<std::int64_t> mine;

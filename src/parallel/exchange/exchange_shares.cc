@@ -47,7 +47,7 @@ ExchangeShares::ExchangeShares(Communicator world, Communicator sharers, Communi
 void ExchangeShares::cut(const std::vector<std::size_t>& order) {
   std::vector<BucketPlan> plans = plan_ranges(trained_.places_of(order));
   // A range that belongs to no unit may get gradients until the end of backward. Sums start in the order of the queue.
-  // If such a range came before other ranges, their sums would have to wait for it.
+  // If such a range came before other ranges, their sums would have to wait for its sum. So it comes last.
   const auto is_of_unit = [&](const BucketPlan& one) { return options_.unit_of[one.range] < options_.units->size(); };
   if (options_.units) std::stable_partition(plans.begin(), plans.end(), is_of_unit);
   std::vector<BucketQueue::Bucket> buckets;
@@ -118,9 +118,10 @@ bool ExchangeShares::is_due() const {
 
 void ExchangeShares::enter_unit() {
   while (is_due()) start_next();
-  // One room is for the unit that backward enters. Over a network, and on a GPU, a second room is for the sum that was
-  // started last and is still in flight. In shared memory this thread computes a sum itself in any case. It does so
-  // now, while the gradients may still be in the caches.
+  // A room is the memory for the gradients of a range. One room is for the unit that backward enters. Over a network,
+  // and on a GPU, a second room is for the sum that was started last and is still in flight. In shared memory of the
+  // CPU this thread must compute the sums itself, sooner or later. It does so now, while the gradients may still be in
+  // the caches.
   const bool sums_here = sharers_.shares_memory() && trained_.ranges.front().values().is_cpu();
   const std::size_t on_its_way = sums_here ? 0 : 1;
   const auto start = std::chrono::steady_clock::now();
@@ -166,8 +167,8 @@ void ExchangeShares::start(std::size_t bucket) {
   for (const std::size_t i : queue_[bucket].parameters) {
     const std::size_t segment = trained_.places[i].segment;
     Gradient& gradient = gradients_[i];
-    // is_old: the share was kept from an earlier backward, and no gradient came in this one. If a gradient came and the
-    // caller then dropped it (zero_grad()), the share is dropped too.
+    // is_old: there is a share of the mean from an earlier backward, and no gradient came in this backward. If a
+    // gradient came and the caller then dropped it (zero_grad()), the old share is dropped too.
     const bool is_old = range.share()->take_mark(segment, range.segments()[segment].parameter);
     gradient.has = is_old || range.is_active(segment);
     gradient.adds = is_old || (gradient.adds && gradient.has);
@@ -188,8 +189,8 @@ void ExchangeShares::start(std::size_t bucket) {
   bytes_ += given.nbytes();
 }
 
-// Waits until this rank's share of the sum has arrived, and frees the room. Buckets are collected in order, because
-// collect() starts a call of all replicas.
+// Waits until this rank's share of the sum has arrived, and gives back the room (the memory of the range's gradients).
+// Buckets must be collected in the same order on all ranks, because collect() starts a call between the replicas.
 void ExchangeShares::collect(std::size_t bucket) {
   collected_ = bucket + 1;
   Sum& sum = sums_[bucket];
@@ -201,7 +202,7 @@ void ExchangeShares::collect(std::size_t bucket) {
     sum.work = begin_average(replicas_, {mean}, queue_[bucket].tag);
     bytes_ += mean.nbytes();
   }
-  // A gradient that does not lie in this room belongs to a later backward.
+  // Only gradients in this room are dropped. A gradient that lies elsewhere belongs to a later backward.
   for (const std::size_t i : queue_[bucket].parameters) {
     if (range.is_in_place(trained_.places[i].segment)) trained_.segment_of(i).parameter.mutable_grad().reset();
   }
@@ -253,7 +254,7 @@ void ExchangeShares::finish(int first) {
     trained_.range_of(i).share()->mark(trained_.places[i].segment, trained_.segment_of(i).parameter);
   }
   if (!options_.overlap) return;
-  // The next backward is expected to complete gradients in the same order.
+  // The next backward is expected to complete gradients in the order of this backward.
   if (const auto order = queue_.order_as_they_came(first)) cut(*order);
 }
 

@@ -4,16 +4,18 @@
 //   gradients[share of this rank] = mean over all ranks of backward's gradients; if a parameter has a gradient from
 //                                   before, the mean is added to it
 //
-// A range's gradients have memory (a room) from the moment when backward makes the first of them until their sum has
-// arrived. When backward enters a unit, this rank waits for the sums of the units that backward is done with. Over a
-// network it does not wait for the sum that was started last. So with units of equal size there are at most two rooms.
-// Without units this rank does not wait before the end of backward, so every range may have a room.
+// A range's gradients have memory from the moment when backward makes the first of them until their sum has arrived.
+// Here this memory is called a room. When backward enters a unit, this rank waits for the sums of the units that
+// backward is done with. Over a network, and on a GPU, it does not wait for the sum that was started last. So with
+// units of equal size there are at most two rooms. Without units this rank does not wait before the end of backward, so
+// every range may have a room.
 //
-// Where weights are gathered and freed, the sum of a range starts when backward is done with the range's unit, even if
-// some of its gradients are missing. All ranks reach this point in the same order of calls. Where weights are not
-// gathered, the hook of the range's last gradient may start the sum too.
+// If weights are gathered and freed unit by unit, the sum of a range starts when backward is done with the range's
+// unit, even if some of the range's gradients are missing. Backward reaches this point on all ranks alike, so all ranks
+// start sums and gathers in the same order. If weights are not gathered, the hook of the range's last gradient may
+// start the sum too.
 //
-// After the round `.grad` is a mark (tensor/flat/gradient_share.h).
+// After the round `.grad` is a mark that stands for the mean (tensor/flat/gradient_share.h).
 //
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
@@ -40,17 +42,17 @@
 namespace reigen::parallel {
 
 struct ShareOptions {
-  std::shared_ptr<UnitWatch> units = {};    // null: the model has none
-  std::vector<std::size_t> unit_of = {};    // unit of each range; units->size(): none
-  bool starts_in_hooks = true;              // the hook of a range's last gradient starts the range's sum too
+  std::shared_ptr<UnitWatch> units = {};    // null if there are no units
+  std::vector<std::size_t> unit_of = {};    // unit of each range; units->size() stands for "no unit"
+  bool starts_in_hooks = true;              // whether the hook of a range's last gradient may start the range's sum
   bool overlap = true;                      // false: all sums start after backward
-  std::optional<at::ScalarType> type = {};  // the type in which fp32 gradients are sent; none: fp32
+  std::optional<at::ScalarType> type = {};  // the type in which fp32 gradients are sent; nullopt: fp32
 };
 
 class ExchangeShares final : public Exchange {
  public:
   // `sharers`: the ranks between which gradients are divided. `replicas`: the ranks that hold the same share as this
-  // rank. This may be this rank alone.
+  // rank. `replicas` may be this rank alone.
   ExchangeShares(Communicator world, Communicator sharers, Communicator replicas, TrainedParameters trained,
                  std::optional<WeightSample> sample, ShareOptions options);
 
@@ -75,15 +77,15 @@ class ExchangeShares final : public Exchange {
 
  private:
   struct Gradient {     // one per parameter
-    bool adds = false;  // its next gradient is added to the share that was kept
-    bool has = false;   // this rank gave a gradient to the last round
+    bool adds = false;  // its next gradient is added to the share from earlier backwards
+    bool has = false;   // this rank had a gradient in the last round
   };
   struct Sum {  // one per bucket
     std::size_t range = 0;
     Work work = {};
-    at::Tensor rounded = {};       // the rounded gradients that are sent; undefined: they are sent unrounded
-    at::Tensor arrived = {};       // this rank's share of the mean; undefined: the share is received in place
-    std::vector<char> added = {};  // by segment: the mean is added to the share that was kept
+    at::Tensor rounded = {};       // the rounded gradients that are sent; undefined if they are sent unrounded
+    at::Tensor arrived = {};       // this rank's share of the mean; undefined if it is received in gradients()
+    std::vector<char> added = {};  // by segment: whether the mean is added to the share from earlier backwards
   };
 
   void cut(const std::vector<std::size_t>& order);
@@ -103,8 +105,8 @@ class ExchangeShares final : public Exchange {
   BucketQueue queue_;  // one bucket per range
   std::vector<Gradient> gradients_;
   std::vector<Sum> sums_;
-  std::size_t collected_ = 0;  // how many buckets of this round have freed their rooms
-  BlockPool rooms_;
+  std::size_t collected_ = 0;  // how many buckets of this round have given back the memory of their gradients
+  BlockPool rooms_;            // the memory of ranges' gradients
   GradientFlags flags_;
   std::uint64_t bytes_ = 0;
   std::chrono::duration<double> waited_{0};

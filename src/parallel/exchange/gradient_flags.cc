@@ -11,7 +11,8 @@ void GradientFlags::start(const Has& has, BucketQueue& queue) {
   end();
   auto* const flags = static_cast<char*>(flags_.get());
   for (std::size_t i = 0; i < parameters_; ++i) flags[i] = has(i) ? 1 : 0;
-  // On the CPU every rank waits for the call at once, and so advances it itself.
+  // For gradients on the CPU, the caller waits for the call right after its start. The wait advances the call, so no
+  // other thread needs to.
   work_ = queue.start_on_any_rank(flags, is_on_gpu_ ? comm::Progress::kThread : comm::Progress::kCaller);
 }
 

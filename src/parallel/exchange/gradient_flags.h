@@ -1,8 +1,8 @@
-// Tells each rank which parameters have a gradient on some rank, by a call on memory of the host that ranks start when
-// backward has ended.
+// Tells each rank which parameters have a gradient on some rank. For this the ranks start a call on memory of the host
+// when backward has ended.
 //
 // If the gradients are on a GPU, the call does not delay a rank that has all gradients: such a rank waits for the call
-// only when backward has ended the next time.
+// only after the next backward.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -23,10 +23,11 @@ class GradientFlags {
 
   GradientFlags(const Communicator& world, std::size_t parameters, bool is_on_gpu);
 
-  // Starts the call, after the last one has ended. `has`: whether this rank has a gradient of the parameter. The queue
-  // gives the call its tag.
+  // Waits for the last call, and then starts a new one through `queue`, which gives the call its tag. `has`: whether
+  // this rank has a gradient of the parameter.
   void start(const Has& has, BucketQueue& queue);
-  // For each parameter, 1 if some rank has a gradient of it, else 0. Waits for the call if it must.
+  // Returns for each parameter 1 if some rank has a gradient of it, else 0. Waits for the call, unless gradients are on
+  // a GPU and this rank has all of them.
   std::vector<char> on_any_rank(const Has& has);
 
  private:
@@ -34,7 +35,7 @@ class GradientFlags {
 
   std::size_t parameters_;
   bool is_on_gpu_;
-  std::shared_ptr<void> flags_;  // a byte for each parameter; a call keeps such memory, so it may outlive this object
+  std::shared_ptr<void> flags_;  // a byte for each parameter; a call in flight keeps it alive, also after this object
   Work work_;
 };
 

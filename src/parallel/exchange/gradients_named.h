@@ -6,7 +6,8 @@
 
 namespace reigen::parallel {
 
-// Runs `body`. A communication error gets one more line: the tag, and the names of the first and last parameter.
+// Runs `body`. If it throws a communication error, one line is added to the error: the tag, and the names of the first
+// and last parameter.
 void with_gradients_named(const std::string& tag, const std::string& first, const std::string& last,
                           const std::function<void()>& body);
 

@@ -1,10 +1,11 @@
 // The exchange while a Join lives. Under a Join (reigen/parallel/join.h) the data of some ranks may end earlier than
-// that of others. Ranks with data announce each forward and each round. Ranks without data take part in it with zeros.
+// that of others. Ranks with data announce to all ranks each round, and each forward that synchronises buffers. Ranks
+// without data take part in the round with zeros.
 //
 // Before a round starts its first bucket, all ranks are asked which of them still train. The hook of the first gradient
-// starts this question, and no bucket starts before the answer has arrived. So if ranks do different things, or if
-// training is to end, no rank has started a call that another rank leaves out. Gradients that become ready before the
-// answer wait for it.
+// starts this question, which is an all_gather (roll_call.h), and no bucket starts before the answer has arrived. So if
+// ranks do different things, or if training is to end, no rank has started a call that another rank leaves out. If
+// gradients become ready before the answer arrives, their buckets wait for the answer.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -25,8 +26,8 @@ class Joined final : public Exchange {
  public:
   Joined(Communicator world, std::vector<ParameterRange> ranges, const JoinOptions& options);
 
-  // Call put_inner(), which sets the wrapped exchange, before all other functions. take_inner() returns the wrapped
-  // exchange.
+  // Call put_inner(), which sets the wrapped exchange, before all other functions. take_inner() gives the wrapped
+  // exchange back.
   void put_inner(std::unique_ptr<Exchange> inner) { inner_ = std::move(inner); }
   std::unique_ptr<Exchange> take_inner() { return std::move(inner_); }
   // For a rank without data: asks what the other ranks do next, and waits for the answer. `tag`: the question's tag.

@@ -1,5 +1,5 @@
-// Asks all ranks which of them still train, before each forward and each reduction that the ranks of a Join make
-// together.
+// Asks all ranks which of them still train. The ranks of a Join (reigen/parallel/join.h) do so before each averaging of
+// gradients, and before each forward that synchronises buffers.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,9 @@ enum class Activity : unsigned char {
   kReduction = 2,
 };
 
+// The answer of all ranks to one question.
 struct Roll {
-  Activity activity = Activity::kNone;  // what the ranks that train do next; kNone: no rank trains any more
+  Activity activity = Activity::kNone;  // what the ranks that train do next; kNone if no rank trains any more
   int training = 0;                     // how many ranks train
   int first_training = 0;               // the lowest rank that trains
   bool here = false;                    // whether this rank trains
@@ -37,10 +38,10 @@ class RollCall {
   // throw_on_early_end is set. Every rank throws the same error.
   const Roll& answer();
 
-  // The last roll in which some rank trained; before the first roll: all ranks train.
+  // The last answer in which some rank trained. Before the first answer, it says that all ranks train.
   const Roll& last() const { return last_; }
-  // last_forward(): the roll of the last forward; forward_before(): the roll of the forward before that one. From them
-  // follows which ranks have the newest buffers.
+  // last_forward(): the answer for the last forward. forward_before(): the answer for the forward before the last. They
+  // show which ranks have the newest buffers.
   const Roll& last_forward() const { return last_forward_; }
   const Roll& forward_before() const { return forward_before_; }
   // The mean over all ranks counts the gradients of ranks without data as zeros. Averaged gradients must be multiplied
@@ -53,8 +54,8 @@ class RollCall {
   Activity mine_ = Activity::kNone;
   std::string tag_;
   Work work_;
-  // This rank's own answer, then the answers of all ranks. The memory belongs to the communicator, because the call of
-  // a question still uses it even if nobody waits for the answer any more.
+  // This rank's own answer, then the answers of all ranks. A call in flight keeps this memory alive
+  // (Communicator::allocate()), even if nobody waits for the answer any more.
   std::shared_ptr<void> answers_;
   Roll last_;
   Roll last_forward_;

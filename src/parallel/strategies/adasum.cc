@@ -36,15 +36,15 @@ void combine(const Number* a, const Number* b, Number* out, std::int64_t count) 
   for (std::int64_t i = 0; i < count; ++i) out[i] = of_a * a[i] + of_b * b[i];
 }
 
-// A parameter within a flat tensor.
+// The place of a parameter in a flat tensor.
 struct Piece {
   std::int64_t offset = 0;
   std::int64_t numel = 0;
 };
 
-// Among 2^k ranks, rank r exchanges its current sum in round i with rank r xor 2^i. After k rounds all of them have the
-// same sum. If there are more ranks than 2^k, each further rank gives its values to one of the 2^k ranks before the
-// rounds, and receives the result after them.
+// Let 2^k be the largest power of two that is not above the number of ranks. In round i, each rank r of the first 2^k
+// ranks exchanges its current sum with rank r xor 2^i. After k rounds all of these ranks have the same sum. Each
+// further rank sends its values to one of the 2^k ranks before the rounds, and receives the result after them.
 class SumInPairs {
  public:
   struct Part {
@@ -75,7 +75,8 @@ class SumInPairs {
 
   void begin(Part& part, const std::string& tag) { part.work = meet(part, rounds_.front(), tag); }
 
-  // part.mine = the Adasum of all ranks' part.mine, piece by piece.
+  // Sets part.mine to the Adasum of all ranks' part.mine, which is computed for each piece (the values of a parameter)
+  // alone.
   void end(Part& part, const std::vector<Piece>& pieces, const std::string& tag) {
     for (std::size_t i = 0; i < rounds_.size(); ++i) {
       const Round& round = rounds_[i];
@@ -122,7 +123,8 @@ class SumInPairs {
   std::uint64_t bytes_ = 0;
 };
 
-// x = before - the Adasum of all ranks' (before - x). A rank's (before - x) is the change that its optimizer made.
+// `before` are the weights before an optimizer step, and x are a rank's weights after it. So (before - x) is the change
+// that a rank's optimizer made. On every rank the new x is `before` minus the Adasum of all ranks' changes.
 class AdasumOfSteps : public WeightStrategy {
  public:
   explicit AdasumOfSteps(const Communicator& world) : sum_(world) {}
@@ -209,7 +211,7 @@ class AdasumOfGradients : public GradientStrategy {
   }
 
   SumInPairs sum_;
-  std::vector<SumInPairs::Part> parts_;  // by bucket
+  std::vector<SumInPairs::Part> parts_;  // indexed by bucket
 };
 
 }  // namespace

@@ -20,11 +20,11 @@ constexpr std::int64_t kBlock = 1024;  // number of weights that share a scale
 
 std::int64_t blocks_of(std::int64_t count) { return (count + kBlock - 1) / kBlock; }
 
-// Rank r has weights x and a public copy y of them that its neighbours know. In step n it sends them q_n = round((x -
-// y) / scale) and moves y by scale·q_n. For each neighbour it keeps d = y_neighbour - y_own, both after the same number
-// of messages, and moves x by gain·d. On the neighbour d has the same value with the opposite sign, bit by bit, so the
-// mean of all x does not change. A change that is small compared with others in its block rounds to zero; it is sent in
-// a later step, after the large changes.
+// Each rank has weights x and a public copy y of its weights, which its neighbours can compute from its messages. In
+// step n a rank sends its neighbours q_n = round((x - y) / scale), and adds scale·q_n to y. For each neighbour it keeps
+// d = y_neighbour - y_own, both after the same number of messages, and adds gain·d to x. The neighbour's d has the same
+// bits with the opposite sign, so the mean of all x does not change. A change that is small compared with others in its
+// block rounds to zero. It is sent in a later step, after the large changes.
 class AsyncGossip : public WeightStrategy {
  public:
   AsyncGossip(Communicator world, const AsyncGossipOptions& options)
@@ -67,16 +67,16 @@ class AsyncGossip : public WeightStrategy {
   }
 
  private:
-  // d lags behind x by up to `staleness` messages of the neighbour and as many of this rank. With a lag of s steps, s =
-  // `staleness`, the step x' = x - g·x(t - s) is stable for g below 2·sin(pi / (4s + 2)). Here g is the gain times the
-  // largest eigenvalue of the ring's Laplacian: 2 for a pair, else 4.
+  // d lags behind x by up to `staleness` messages of the neighbour and as many messages of this rank. With a lag of s
+  // steps, s = `staleness`, the step x' = x - g·x(t - s) is stable for g below 2·sin(pi / (4s + 2)). Here g is the gain
+  // times the largest eigenvalue of the ring's Laplacian: 2 for a pair, else 4.
   double stable_gain() const {
     const double largest = world_.size() == 2 ? 2 : 4;
     const double limit = 2 * std::sin(std::numbers::pi / static_cast<double>(4 * staleness_ + 2));
     return std::min(1.0 / static_cast<double>(neighbours_ + 1), 0.5 * limit / largest);
   }
 
-  // All ranks have the same weights now, so y = x and d = 0 everywhere.
+  // Call it when all ranks have the same weights. Then y = x and d = 0 on every rank.
   void forget() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const at::Tensor& values = parameters_[i].values();
@@ -95,7 +95,7 @@ class AsyncGossip : public WeightStrategy {
   std::int64_t size_of(std::size_t range) const {
     return counts_[range] + counts_[range] / kBlock * static_cast<std::int64_t>(sizeof(float));
   }
-  // The change that a message carries, in the weights' type.
+  // Returns the change of y (scale·q_n) that a message contains, in the weights' type.
   at::Tensor decode(std::byte* message, std::size_t range) const {
     const at::ScalarType type = public_[range].scalar_type();
     return steps_in(message, range).to(type).mul_(scales_in(message, range).to(type)).view({-1});
@@ -139,7 +139,7 @@ class AsyncGossip : public WeightStrategy {
   double gain_ = 0;
   std::size_t neighbours_ = 0;
   std::vector<ParameterRange> parameters_;
-  std::vector<std::int64_t> counts_;                  // by range: weights, padded to whole blocks
+  std::vector<std::int64_t> counts_;                  // by range: number of weights, padded to whole blocks
   std::vector<at::Tensor> public_;                    // y, by range
   std::vector<std::vector<at::Tensor>> differences_;  // d, by range and neighbour
   std::int64_t message_bytes_ = 0;

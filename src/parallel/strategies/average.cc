@@ -12,8 +12,9 @@ namespace reigen::parallel {
 comm::Progress beside_backward(const Communicator& world, const Device& device) {
   // A GPU computes by itself, so a thread that only starts its work takes little of a core.
   if (!device.is_cpu()) return comm::Progress::kThread;
-  // In shared memory a call is work for a core. A thread of its own would take this core from backward. Over a network
-  // a call mostly waits. If only hooks let the call make progress, it would also wait for the next hook.
+  // In shared memory a core does the work of a call. A thread for the calls would take this core from backward. Over a
+  // network a call mostly waits, so a thread for the calls takes little from backward. Without this thread only hooks
+  // would advance a call, and the call would also wait for the next hook.
   return world.shares_memory() ? comm::Progress::kCaller : comm::Progress::kThread;
 }
 
@@ -28,8 +29,8 @@ Work begin_average(const Communicator& world, const std::vector<at::Tensor>& ten
   return world.start(calls, beside_backward(world, after.device));
 }
 
-// On a GPU LibTorch's allocator gives the memory: to free memory of the group waits for the GPU, and hooks must not
-// wait.
+// On a GPU the memory is from LibTorch's allocator. If it were from the group, the host would wait for the GPU before
+// it frees the memory, and hooks must not wait.
 void ensure_room(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type,
                  const at::Device& device) {
   if (device.is_cpu()) return tensor::ensure_shared(tensor, world, count, type);

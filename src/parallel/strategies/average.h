@@ -11,14 +11,15 @@
 
 namespace reigen::parallel {
 
-// Which thread makes the calls progress that are started while backward runs, on memory of this device.
+// Returns which thread advances a call that is started while backward runs. `device`: where the call's memory is.
 comm::Progress beside_backward(const Communicator& world, const Device& device = {});
 
-// Starts one call that replaces every tensor by its average over the ranks. Returns at once: hooks poll the call, and
-// wait() waits for its end.
+// Starts one call that replaces every tensor by its average over the ranks. Does not wait for the call; use the
+// returned Work.
 Work begin_average(const Communicator& world, const std::vector<at::Tensor>& tensors, const std::string& tag);
 
-// Gives `tensor` this many elements, unless it has them: in memory that all ranks see, or on a GPU.
+// Replaces `tensor` by a new tensor of `count` elements, unless it has this size already. On the CPU its memory is from
+// Communicator::allocate.
 void ensure_room(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type,
                  const at::Device& device);
 

@@ -58,7 +58,7 @@ class Compressed : public GradientStrategy {
 
  private:
   struct Part {
-    at::Tensor whole = {};  // the bucket's tensors, one after the other; of the CPU: in memory that all ranks see
+    at::Tensor whole = {};  // the bucket's runs, one after the other, rounded to type_
     Work work = {};
   };
 
@@ -66,7 +66,7 @@ class Compressed : public GradientStrategy {
 
   Communicator world_;
   const at::ScalarType type_;
-  std::vector<Part> parts_;  // by bucket
+  std::vector<Part> parts_;  // indexed by bucket
   std::uint64_t bytes_ = 0;
 };
 

@@ -12,8 +12,9 @@ namespace reigen::parallel {
 
 namespace {
 
-// In each outer step, d = anchor - mean of all ranks' weights; m = momentum·m + d; anchor -= lr·(d + momentum·m);
-// weights = anchor.
+// After every `every` steps there is an outer step:
+//   d = anchor - mean of all ranks' weights; m = momentum·m + d; anchor -= lr·(d + momentum·m); weights = anchor
+// Here lr and momentum are the options outer_lr and outer_momentum.
 class Diloco : public WeightStrategy {
  public:
   Diloco(Communicator world, const DilocoOptions& options)
@@ -64,7 +65,7 @@ class Diloco : public WeightStrategy {
   const DilocoOptions options_;
   at::Tensor step_;
   std::vector<ParameterRange> parameters_;
-  std::vector<at::Tensor> anchors_;  // the weights of the last outer step, range by range
+  std::vector<at::Tensor> anchors_;  // the weights after the last outer step, one tensor for each range
   std::vector<at::Tensor> momenta_;
   std::uint64_t bytes_ = 0;
 };

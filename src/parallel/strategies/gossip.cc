@@ -64,8 +64,8 @@ class Gossip : public WeightStrategy {
     return 1 << (*step_.const_data_ptr<std::int64_t>() % rounds);
   }
 
-  // Sends weights to rank + distance and receives weights from rank - distance. On a ring it also does so in the other
-  // direction.
+  // Sends weights to rank + distance and receives weights from rank - distance. On a ring of more than two ranks it
+  // also does so in the other direction.
   void exchange() {
     const int size = world_.size();
     const at::Tensor& first = parameters_.front().values();
@@ -89,7 +89,7 @@ class Gossip : public WeightStrategy {
   const Topology topology_;
   at::Tensor step_;
   std::vector<ParameterRange> parameters_;
-  std::vector<std::vector<at::Tensor>> arrived_;  // by neighbour, then by range
+  std::vector<std::vector<at::Tensor>> arrived_;  // received weights, by neighbour and range
   std::uint64_t bytes_ = 0;
 };
 

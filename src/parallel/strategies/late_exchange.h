@@ -1,5 +1,5 @@
-// In every step each rank sends one message, of a fixed size, to each of its peers. Messages may arrive late: a rank
-// takes the messages that have arrived, and waits only for those that are too old.
+// In every step each rank sends one message, of a fixed size, to each of its peers. Messages may arrive late. A rank
+// takes the messages that have arrived, and waits only for messages up to a number that the caller chooses.
 //
 // No rank starts to receive message n before it has sent its own message n. So when all ranks have sent the same
 // number of messages and have taken all of them, nothing is in flight.
@@ -19,16 +19,18 @@ namespace reigen::parallel {
 
 class LateExchange {
  public:
-  // Collective: it makes a group of its own, so that its messages are not mixed up with messages of others.
+  // Splits a group of its own from `world`, so that its messages are not mixed up with other messages of these ranks.
+  // Collective.
   LateExchange(const Communicator& world, const std::vector<int>& peers, std::size_t bytes);
 
-  // Memory for the next message; its contents are undefined.
+  // Returns memory for the next message, which send() sends to all peers. Its contents are undefined.
   void* message();
   void send();
   std::int64_t sent() const { return sent_; }
 
-  // Calls take(peer's index, its message n, our message n) for each message that has arrived. The messages of one peer
-  // come in the order of n. Waits for the messages with numbers up to `until`, counted from 1.
+  // Calls `take` for each message that has arrived, with the peer's index, the peer's message n and this rank's message
+  // n. Messages are numbered from 1, and the messages of one peer come in the order of n. Waits for the messages with
+  // numbers up to `until`.
   using Take = std::function<void(std::size_t peer, const std::byte* theirs, const std::byte* ours)>;
   void receive(std::int64_t until, const Take& take);
 
@@ -52,8 +54,10 @@ class LateExchange {
   std::size_t bytes_;
   std::vector<Peer> peers_;
   std::int64_t sent_ = 0;
-  std::int64_t oldest_ = 1;        // number of messages_.front()
-  std::deque<Outgoing> messages_;  // message n is kept until it is sent and the peers' message n is taken; back(): next
+  std::int64_t oldest_ = 1;  // number of messages_.front()
+  // Message n remains here until it is sent and message n of every peer is taken. After message() was called, the last
+  // entry is the next message.
+  std::deque<Outgoing> messages_;
   std::vector<std::shared_ptr<void>> spare_;
 };
 

@@ -1,11 +1,11 @@
-// Makes the strategy for options that were chosen by name: one line for each.
+// Makes the strategy that was chosen by name, from its options. There is one line for each kind of options.
 #include "reigen/parallel/strategies.h"
 
 namespace reigen::parallel {
 namespace {
 
 struct Make {
-  StrategyFactory operator()(const PlainOptions&) const { return {}; }  // none: the default of data_parallel()
+  StrategyFactory operator()(const PlainOptions&) const { return {}; }  // data_parallel()'s default
   StrategyFactory operator()(const Bf16Options&) const { return compressed(at::kBFloat16); }
   StrategyFactory operator()(const Fp16Options&) const { return compressed(at::kHalf); }
   StrategyFactory operator()(const PowerSgdOptions& o) const { return power_sgd(o); }

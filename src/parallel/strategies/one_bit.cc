@@ -17,8 +17,8 @@ namespace reigen::parallel {
 
 namespace {
 
-// The message of a parameter: the mean magnitude of each block of elements in fp32, then one bit for each element,
-// which is set if the element is negative.
+// The message of a parameter: first the mean magnitude of each block of kSharing elements in fp32, then one bit for
+// each element, which is set if the element is negative.
 constexpr std::int64_t kSharing = 256;
 constexpr auto kMagnitudeBytes = static_cast<std::int64_t>(sizeof(float));
 
@@ -151,7 +151,7 @@ class OneBit : public GradientStrategy {
   const OneBitOptions options_;
   at::Tensor step_;  // number of reductions that began
   ErrorMemory errors_;
-  std::vector<Part> parts_;  // by bucket
+  std::vector<Part> parts_;  // indexed by bucket
   std::uint64_t bytes_ = 0;
 };
 

@@ -17,7 +17,7 @@ namespace reigen::parallel {
 
 namespace {
 
-// Uniform in [-1, 1), the same on every rank.
+// Fills the tensor with uniform random numbers in [-1, 1), the same on every rank.
 void fill_randomly(const at::Tensor& tensor, std::uint64_t seed, std::uint64_t which) {
   AT_DISPATCH_FLOATING_TYPES(tensor.scalar_type(), "power_sgd", [&] {
     auto* data = tensor.mutable_data_ptr<scalar_t>();
@@ -49,15 +49,15 @@ double project_out(const at::Tensor& matrix, std::int64_t column) {
   return std::sqrt(norm);
 }
 
-// Gram-Schmidt with a fixed order of additions, so that every rank gets the same bits. A column that depends on the
-// columns before it gets a random direction, because otherwise it would remain dependent for ever.
+// Gram-Schmidt with a fixed order of additions, so that every rank gets the same bits. A column that is linearly
+// dependent on the columns before it gets a random direction, because otherwise it would remain dependent for ever.
 void orthonormalize(const at::Tensor& matrix, std::uint64_t seed, std::uint64_t which) {
   constexpr double kLost = 1e-6;  // below this share of the column's norm, the rest of the column is a rounding error
   for (std::int64_t column = 0; column < matrix.size(1); ++column) {
     at::Tensor own = matrix.select(1, column);
     const double before = own.norm().item<double>();
     double norm = project_out(matrix, column);
-    if (std::isnan(before) || std::isinf(before)) continue;  // every rank sees the NaN or infinity in its gradient
+    if (std::isnan(before) || std::isinf(before)) continue;  // so each rank's gradient gets the NaN or infinity
     if (norm <= kLost * before) {
       at::Tensor fresh = at::empty({own.numel()}, own.options());
       fill_randomly(fresh, seed, which * 64 + static_cast<std::uint64_t>(column) + 1);
@@ -166,12 +166,12 @@ class PowerSgd : public GradientStrategy {
     std::int64_t columns = 0;
     std::int64_t rank = 0;
     std::uint64_t which = 0;
-    at::Tensor q = {};  // the Q of the last step, with which the next begins
+    at::Tensor q = {};  // the Q of the last step, with which the next step begins
   };
   struct Part {
     bool plain = true;
     at::Tensor first = {};   // P of the matrices, and the gradients that are sent uncompressed
-    at::Tensor second = {};  // Q
+    at::Tensor second = {};  // Q of the matrices
     Work work = {};
   };
   struct Cursor {
@@ -197,7 +197,7 @@ class PowerSgd : public GradientStrategy {
     tensor::ensure_shared(part.second, world_, second, type);
   }
 
-  // Makes P orthonormal, and computes Q of this rank = M^T P.
+  // Makes P orthonormal, and computes this rank's Q = M^T P, where M is the error memory with the gradient.
   void find_q(Part& part, const GradientBucket& bucket) {
     Cursor first{part.first};
     Cursor second{part.second};
@@ -220,7 +220,7 @@ class PowerSgd : public GradientStrategy {
   at::Tensor step_;  // number of reductions that began
   ErrorMemory errors_;
   std::map<std::string, Matrix> matrices_;
-  std::vector<Part> parts_;  // by bucket
+  std::vector<Part> parts_;  // indexed by bucket
   std::uint64_t bytes_ = 0;
 };
 

@@ -54,7 +54,7 @@ class StaleSynchronous : public WeightStrategy {
   void settle() override {
     const at::NoGradGuard no_grad;
     take(exchange_->sent());
-    // Every rank has added the same changes, but in its own order, so weights differ by rounding errors.
+    // Every rank has added the same changes, but in its own order. So the ranks' weights differ by rounding errors.
     bytes_ += average_weights(world_, parameters_, "average of weights");
     remember();
   }
@@ -78,7 +78,7 @@ class StaleSynchronous : public WeightStrategy {
   Communicator world_;
   const std::int64_t staleness_;
   std::vector<ParameterRange> parameters_;
-  std::vector<at::Tensor> before_;  // weights before the step, range by range
+  std::vector<at::Tensor> before_;  // weights before the step, one tensor for each range
   std::size_t message_bytes_ = 0;
   std::optional<LateExchange> exchange_;
   std::uint64_t bytes_ = 0;

@@ -106,7 +106,8 @@ class TopK : public GradientStrategy {
       part.count += part.counts.back();
     }
     part.type = wide_type(bucket.gradients.front().scalar_type());
-    // The messages of all ranks lie side by side, each aligned for its first element: sizes are multiples of 8.
+    // The messages of all ranks lie one after the other. Their sizes are multiples of 8, so that the first element of
+    // each message is aligned.
     const auto size = static_cast<std::int64_t>(c10::elementSize(part.type));
     const std::int64_t bytes = (part.count * (size + 4) + 7) / 8 * 8;
     const at::Device device = bucket.gradients.front().device();
@@ -117,7 +118,7 @@ class TopK : public GradientStrategy {
   Communicator world_;
   const double share_;
   ErrorMemory errors_;
-  std::vector<Part> parts_;  // by bucket
+  std::vector<Part> parts_;  // indexed by bucket
   std::uint64_t bytes_ = 0;
 };
 

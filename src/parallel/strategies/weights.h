@@ -1,4 +1,4 @@
-// Functions of strategies on the weights of a whole model.
+// Functions that strategies call for the weights of a whole model.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace reigen::parallel {
 
-// Sets the weights of every rank to the mean of the weights of all ranks. Waits: on a GPU LibTorch's current stream,
-// and not the host. Returns the number of bytes that this rank sent.
+// Sets the weights of every rank to the mean of the weights of all ranks. Waits for the call. On a GPU LibTorch's
+// current stream waits, and not the host. Returns the number of bytes that this rank sent.
 std::uint64_t average_weights(const Communicator& world, const std::vector<ParameterRange>& parameters,
                               const char* tag);
 

@@ -17,7 +17,8 @@
 namespace reigen::parallel {
 namespace {
 
-// A tensor can have only one such hook. If the user has installed one before, it is kept and called first.
+// A tensor can have only one post-accumulate hook. If the user has installed one before, this hook keeps it and calls
+// it first.
 class GradientHook : public torch::autograd::PostAccumulateGradHook {
  public:
   using Call = std::function<void()>;
@@ -64,7 +65,8 @@ void BackwardWatch::attach(Listener listener) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& parameter = parameters_[i];
     std::unique_ptr<torch::autograd::PostAccumulateGradHook> users;
-    // Without a hook, `present` refers to one empty pointer that all tensors and threads share.
+    // Without a hook, `present` refers to one empty pointer that all tensors and threads share, so it is not moved
+    // from.
     auto& present = torch::autograd::impl::post_acc_grad_hooks(parameter);
     if (GradientHook* const stale = hook_of(parameter)) {
       users = stale->take_users();
@@ -91,8 +93,8 @@ bool BackwardWatch::is_watched(const at::Tensor& parameter) {
   return hook != nullptr && hook->is_attached();
 }
 
-// The graph of a backward owns the callbacks of that backward. When an exception ends the backward early, the callback
-// is destroyed with the graph, and the id in backwards_ expires.
+// The engine's graph task of a backward owns the callbacks of this backward. When an exception ends the backward early,
+// the callback is destroyed with the graph task, and the id in backwards_ expires.
 void BackwardWatch::await_end() {
   const int id = torch::autograd::get_current_graph_task_id();
   for (const auto& one : backwards_) {
@@ -101,8 +103,8 @@ void BackwardWatch::await_end() {
   }
   auto owned = std::make_shared<int>(id);
   backwards_.push_back(owned);
-  // LibTorch calls back on the caller's streams only if the graph itself has gradients to add, and not if only inner
-  // backwards have: the stream of the hook is kept instead.
+  // LibTorch runs the callback on the caller's streams only if the outer backward itself adds gradients, and not if
+  // only inner backwards do. So the callback sets the stream that is current in this hook.
   std::optional<c10::Stream> stream;
   const at::Device device = parameters_.front().device();
   if (device.is_cuda()) stream = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(device);

@@ -1,13 +1,14 @@
-// Tells a listener which gradients are complete, and when backward has ended. It knows nothing of buckets or ranks.
+// Tells a listener which gradients are complete, and when backward has ended. The watch does not depend on buckets or
+// ranks.
 //
-// A round produces one mean over the ranks, usually of the gradients of one backward, or of several backwards that only
-// add up. It begins with begin() and ends with end_round(). Two hooks on each parameter report its gradient. A callback
-// of the autograd engine reports the end of backward. A backward that throws never runs this callback: the backward is
-// dead, and so is its round.
+// Usually a round is one backward. It begins with begin() and ends with end_round(). Hooks on each parameter report its
+// gradient. A callback of the autograd engine reports the end of backward. If a backward throws, the engine never runs
+// this callback. The round is then dead.
 //
-// A backward may run inside another one without tensor::inner_backward(). The engine then runs the callback at the end
-// of the inner backward, when gradients of the outer one are still to come. Such an end does not count while gradients
-// are missing (`nested_`). The outer backward runs a callback too, if it produces a gradient itself.
+// A backward may run inside another backward without tensor::inner_backward(). The engine then runs the callback at the
+// end of the inner backward, when gradients of the outer backward are still to come. Such an end does not count while
+// gradients are missing (`nested_`). If the outer backward itself produces a gradient, the engine runs a callback at
+// its end too.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
 
@@ -24,9 +25,9 @@ namespace reigen::parallel {
 
 class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
  public:
-  // The listener outlives the watch. Functions that hooks call must not wait for another rank, because other ranks may
-  // wait for this rank at a later point of the same backward. An exception that such a function throws ends the
-  // backward.
+  // Objects that the listener's functions use must outlive the watch. Functions that hooks call must not wait for
+  // another rank, because other ranks may wait for this rank at a later point of the same backward. An exception that
+  // such a function throws ends the backward.
   struct Listener {
     std::function<void(std::size_t parameter)> before_gradient = {};  // its gradient is about to be added to .grad
     std::function<void(std::size_t parameter)> on_gradient;           // .grad is complete
@@ -35,10 +36,10 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
 
   explicit BackwardWatch(std::vector<at::Tensor> parameters);
   ~BackwardWatch();
-  BackwardWatch(const BackwardWatch&) = delete;  // hooks point to one watch
+  BackwardWatch(const BackwardWatch&) = delete;  // hooks point to this object
   BackwardWatch& operator=(const BackwardWatch&) = delete;
 
-  // Installs the hooks. A post-accumulate hook that a user has installed before is kept and called first.
+  // Installs the hooks. If the user has installed a post-accumulate hook before, it is kept and called first.
   void attach(Listener listener);
   // Whether a live watch has hooks on this parameter.
   static bool is_watched(const at::Tensor& parameter);
@@ -55,7 +56,7 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
   bool is_dead() const;
   // Whether only a backward inside another one has ended in this round.
   bool ended_inside_another() const { return is_active_ && nested_; }
-  // The first parameter without a gradient in this round; nullopt: all have one.
+  // The first parameter without a gradient in this round, or nullopt if all have one.
   std::optional<std::size_t> missing() const;
   void end_round();
 
@@ -68,7 +69,7 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
   bool is_active_ = false;
   bool nested_ = false;
   std::vector<char> ready_;                    // by parameter: its gradient is complete in this round
-  std::vector<std::weak_ptr<int>> backwards_;  // ids of backwards that will call back; expired: the backward threw
+  std::vector<std::weak_ptr<int>> backwards_;  // ids of backwards; an id expires when its backward has ended or thrown
 };
 
 }  // namespace reigen::parallel

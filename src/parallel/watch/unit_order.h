@@ -2,11 +2,10 @@
 //
 // Autograd evaluates the newest nodes first. So when backward comes to the end of a unit's call (call_end.h), it is
 // done with all calls that began after that end. This follows from the order of calls alone, which is the same on all
-// ranks; it does not depend on which weights a rank's loss reaches.
+// ranks. It does not depend on which weights a rank's loss reaches.
 //
 // A call belongs to a micro-batch: one forward of the model. Several micro-batches may be in flight. A backward goes
-// through one or several of them, which begin_backward() gets. The calls of the other micro-batches say nothing about
-// this backward.
+// through one or several of them, which begin_backward() gets. Calls of other micro-batches do not count.
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
@@ -24,7 +23,7 @@ namespace reigen::parallel {
 
 class UnitOrder {
  public:
-  struct Call {  // begins and ends are numbered from 1, over all micro-batches
+  struct Call {  // all begins and ends are numbered together, from 1
     std::size_t begin = 0;
     std::size_t end = 0;
     std::weak_ptr<torch::autograd::Node> node = {};  // the graph node at the end of the call
@@ -54,23 +53,23 @@ class UnitOrder {
   }
 
   std::size_t begin_call() { return ++count_; }
-  // A call has ended. Returns the number of its end.
+  // Notes that a call has ended. Returns the number of this end.
   std::size_t end_call() { return ++count_; }
   static void add(MicroBatch& micro_batch, std::size_t unit, Call call) {
     micro_batch.of_unit[unit].push_back(std::move(call));
   }
 
-  // A backward through these micro-batches begins.
+  // Call it when a backward through these micro-batches begins.
   void begin_backward(MicroBatches micro_batches) {
     entered_ = 0;
     through_ = std::move(micro_batches);
   }
-  // Backward has come to the end with this number.
+  // Call it when backward has come to the end with this number.
   void enter(std::size_t end) { entered_ = end; }
   void end_backward() { begin_backward({}); }
-  // Call it while backward is at the end of a call that is computed again. Returns the number of the end of a call of
-  // `unit` within that call, or 0 if there is none. If there are several such calls of `unit`, it takes the last one,
-  // because the fewest calls began after the end of that one.
+  // For a call X that is computed again: call it while backward is at the end of X. Returns the number of the end of
+  // the last call of `unit` within X, or 0 if there is none. If X contains several calls of `unit`, the last is the
+  // safe choice, because the fewest calls began after its end.
   std::size_t end_within(std::size_t unit) const {
     std::size_t last = 0;
     for (const auto& one : through_) {
@@ -81,7 +80,7 @@ class UnitOrder {
     return last;
   }
 
-  // Whether backward is done with all calls of the unit, so that no gradient of it is still to come.
+  // Whether backward is done with all calls of the unit, so that no gradient of the unit's weights is still to come.
   bool is_behind(std::size_t unit) const {
     bool any = false;
     const bool all = every_call(unit, [&](const Call& call) {
@@ -115,7 +114,7 @@ class UnitOrder {
   std::shared_ptr<MicroBatch> current_;
   std::vector<std::weak_ptr<const MicroBatch>> live_;
   MicroBatches through_;     // the micro-batches of the running backward
-  std::size_t entered_ = 0;  // number of the end that backward came to last; 0: none
+  std::size_t entered_ = 0;  // number of the end that backward came to last; 0 before the first
 };
 
 }  // namespace reigen::parallel

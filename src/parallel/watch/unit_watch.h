@@ -3,8 +3,9 @@
 // whose forwards make the same calls enter the same units in the same order. So code that runs at this point may wait
 // for the other ranks, unlike code in a hook of a gradient.
 //
-// The watch wraps a unit from outside of recomputation. A unit that is computed again in backward is entered once,
-// before it is computed again. Units within it are entered by the backward of the recomputed part.
+// The watch's wrapper of a unit lies outside of the wrapper that recomputes the unit (nn::Layer). So backward enters a
+// recomputed unit once, before the unit is computed again. If the recomputed unit contains other units, the backward of
+// the recomputed part enters them.
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
@@ -22,26 +23,27 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
  public:
   explicit UnitWatch(std::vector<nn::Unit> units);
   ~UnitWatch();
-  UnitWatch(const UnitWatch&) = delete;  // units point to one watch
+  UnitWatch(const UnitWatch&) = delete;  // units point to this object
   UnitWatch& operator=(const UnitWatch&) = delete;
 
-  // `on_enter` is called when a backward enters a unit. The object that it refers to outlives the watch.
+  // `on_enter` is called when a backward enters a unit. Objects that `on_enter` uses must outlive the watch.
   void attach(std::function<void(std::size_t unit)> on_enter);
   // Removes on_enter. The units run as they did before attach().
   void detach();
 
-  // A forward of the model begins, outside of backward: it is the next micro-batch.
+  // Call it when a forward of the model begins, unless backward computes this forward again. The forward is the next
+  // micro-batch.
   void begin_forward();
-  // A backward is over.
+  // Call it when a backward is over.
   void end_backward();
 
-  // Whether a backward follows the forward that runs.
+  // Whether the forward that runs records a graph, so that a backward may follow.
   bool trains() const { return trains_; }
   std::size_t size() const { return units_.size(); }
   const std::vector<nn::Unit>& units() const { return units_; }
-  // Whether the backward that runs is done with the unit, on all ranks alike.
+  // Whether the backward that runs is done with the unit. The answer is the same on all ranks.
   bool is_behind(std::size_t unit) const { return order_.is_behind(unit); }
-  // Whether this backward reads the unit's weights no more until it enters the unit again.
+  // Whether the backward that runs does not read the unit's weights again before it enters the unit again.
   bool has_passed(std::size_t unit) const { return order_.has_passed(unit); }
 
  private:
@@ -54,7 +56,7 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
   std::function<void(std::size_t)> on_enter_;
   UnitOrder order_;
   bool trains_ = false;
-  int backward_ = -1;  // id of the backward that order_ follows
+  int backward_ = -1;  // autograd's id of the backward that order_ follows; -1 outside of a backward
 };
 
 }  // namespace reigen::parallel

@@ -88,7 +88,7 @@ void FirstValues::fill(const at::Tensor& parameter) {
   if (replicas_.size() > 1) broadcast_tensor(replicas_, parameter, kTag, 0);
 }
 
-// If all ranks share one memory, only the first rank sets the values.
+// If all ranks share one copy of the weights, only the first rank sets the values.
 void FirstValues::complete(const std::vector<tensor::NamedParameter>& parameters,
                            const std::vector<ParameterRange>& trained, const std::vector<ParameterRange>& all,
                            bool come_and_go) {

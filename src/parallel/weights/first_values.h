@@ -1,8 +1,9 @@
-// Sets the values that all ranks begin with: rank 0's. For a model that was made without memory these are the values
-// that DataParallelOptions::initialize sets.
+// Sets the values with which all ranks begin training: the values that the model has on rank 0. If the model was made
+// without memory (nn/without_memory.h), DataParallelOptions::initialize sets these values.
 //
-// Order of calls: prepare() before packing; fill() while packing, for parameters that no rank holds whole; complete()
-// and then broadcast() after packing. All ranks make each of these calls.
+// Order of calls: prepare() and begin_as_first_replica() before packing; fill() while packing, for parameters that no
+// rank holds whole; complete() and then broadcast() after packing. Only the first rank of `sharers` calls fill(). All
+// ranks make the other calls.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -33,11 +34,11 @@ class FirstValues {
   FirstValues(torch::nn::Module& module, Communicator world, Communicator sharers, Communicator replicas,
               std::function<void()> initialize);
 
-  // Gives buffers memory, and sets the values of everything that has memory. Throws InvalidArgument if the model was
-  // made without memory and nothing sets its values.
+  // If `initialize` is set: gives buffers memory, and sets the values of all tensors that have memory. Throws
+  // InvalidArgument if the model was made without memory and `initialize` is empty.
   void prepare(const std::vector<tensor::NamedParameter>& parameters);
-  // These parameters are about to be divided between ranks. The first replica sends its values of them to the other
-  // replicas.
+  // Call it before these parameters are divided among ranks. The first replica sends its values of the parameters to
+  // the other replicas.
   void begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters);
   // Sets the values of this parameter, which no rank holds whole. During the call the parameter has memory.
   void fill(const at::Tensor& parameter);
@@ -45,7 +46,8 @@ class FirstValues {
   // and freed again. fill() has then set their values already, and complete() does nothing.
   void complete(const std::vector<tensor::NamedParameter>& parameters, const std::vector<ParameterRange>& trained,
                 const std::vector<ParameterRange>& all, bool come_and_go);
-  // Broadcasts rank 0's weights if no rank divides them, and rank 0's parameters that are not packed.
+  // Broadcasts rank 0's weights, unless they are divided among ranks, and rank 0's values of parameters that are not
+  // packed.
   void broadcast(const std::vector<at::Tensor>& parameters, const std::vector<ParameterRange>& trained,
                  const std::vector<ParameterRange>& all);
 

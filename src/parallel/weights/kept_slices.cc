@@ -20,7 +20,7 @@ void KeptSlices::keep(std::size_t flat, const at::Tensor& values, at::ScalarType
   kept.bytes = static_cast<std::size_t>(count) * c10::elementSize(type);
   kept.type = type;
   kept.generation = generation;
-  kept.memory = pool_.take(std::max<std::size_t>(kept.bytes, 1));  // ranks may outnumber elements
+  kept.memory = pool_.take(std::max<std::size_t>(kept.bytes, 1));  // with more ranks than elements a slice may be empty
   at::from_blob(kept.memory.get(), {count}, type).copy_(values.narrow(0, begin, count));
 }
 

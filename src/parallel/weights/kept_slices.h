@@ -1,5 +1,5 @@
-// Keeps a unit's weights between its forward and its backward, divided among a small group of ranks: each rank keeps
-// one slice, so that the next gather is a call of this group alone.
+// Keeps a unit's weights between its forward and its backward, divided among a small group of ranks. Each rank of the
+// group keeps one slice. So the next gather of the weights is a call of this group alone.
 //
 //   keep(i):    kept = weights_i[slice of this rank]
 //   gather(i):  weights_i = kept slices of the group, in rank order; receives (ranks - 1)/ranks of the elements
@@ -27,7 +27,7 @@ class KeptSlices {
   KeptSlices(const Communicator& world, int ranks, std::size_t flats);
 
   // Keeps a copy of this rank's slice of the values, converted to `type`. `generation`: a number that changes with each
-  // change of the weights. has() then recognises a slice that is out of date.
+  // change of the weights, so that has() returns false for a slice that is out of date.
   void keep(std::size_t flat, const at::Tensor& values, at::ScalarType type, std::uint64_t generation);
   bool has(std::size_t flat, at::ScalarType type, std::uint64_t generation) const;
   // Starts to gather the group's slices of a flat range of `count` elements into `into`. This rank's slice remains

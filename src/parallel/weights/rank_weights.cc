@@ -23,7 +23,7 @@ std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> 
   return tensors;
 }
 
-// If all ranks share the weights in one memory, only the first of these ranks writes them.
+// If ranks share one copy of the weights, only the first of these ranks writes the checkpoint's values to it.
 void load_weights(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges, RankGroups groups,
                   const checkpoint::Checkpoint& from, std::string_view group) {
   std::set<const at::TensorImpl*> of_others;

@@ -1,5 +1,6 @@
-// Which tensors each rank gives to a checkpoint of the model and reads from one. Of a tensor that ranks divide, each
-// rank of the first replica gives its part. Rank 0 gives all other tensors.
+// Selects the tensors that each rank gives to a checkpoint of the model, and reads a checkpoint into each rank's
+// tensors. Of a tensor that is divided among ranks, each rank of the first replica gives its part. Rank 0 gives all
+// other tensors.
 // Thread rule: one thread at a time.
 #pragma once
 

@@ -83,13 +83,13 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
   if (!in_backward) {
     need(unit, Way::kForward);
   } else {
-    // The unit is computed again: either alone, after backward has entered it, or in a part together with units after
-    // it.
+    // Backward computes the unit again: either alone, after backward has entered it, or together with units after it in
+    // one recomputed part.
     await(parts_.back());
     await(parts_[unit]);
   }
   nn::Carry output = inner(input);
-  // After the last unit's forward, its backward comes next.
+  // The last unit keeps its weights after its forward, because its backward comes next.
   const bool is_last = unit + 1 == units_->size();
   const bool stays = in_backward || (at::GradMode::is_enabled() && (is_last || !options_.release_after_forward));
   if (!stays) {
@@ -99,7 +99,7 @@ nn::Carry UnitGatherer::run(std::size_t unit, const nn::Carry& input, const nn::
   return output;
 }
 
-// Frees the weights that backward has passed, before the next unit takes memory.
+// Frees the weights of units that backward has passed, before weights of other units take memory.
 void UnitGatherer::leave_passed(std::size_t entered) {
   if (at::GradMode::is_enabled()) refuse_graph_of_gradients(parts_[entered].name);
   for (std::size_t i = 0; i < units_->size(); ++i) {
@@ -135,7 +135,8 @@ BlockPool& UnitGatherer::pool_of(const Coming& coming) {
   return coming.type == ranges_[coming.range].values().scalar_type() ? pool_ : narrow_;
 }
 
-// The values that have arrived, in their own type.
+// Returns memory with the values that have arrived. If they were sent rounded, it converts them to the range's own
+// type.
 std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
   const ParameterRange& range = ranges_[coming.range];
   const at::ScalarType own = range.values().scalar_type();
@@ -149,7 +150,7 @@ std::shared_ptr<void> UnitGatherer::arrived(Coming& coming) {
 void UnitGatherer::start(Part& part) {
   for (const std::size_t i : part.ranges) {
     const ParameterRange& range = ranges_[i];
-    pool_.give_back(range.sharing().whole()->take());  // the block of the old values
+    pool_.give_back(range.sharing().whole()->take());  // the block of values that are out of date
     Coming& coming = part.coming.emplace_back();
     coming.range = i;
     coming.generation = range.sharing().whole()->generation();
@@ -161,7 +162,7 @@ void UnitGatherer::start(Part& part) {
       coming.work = kept_->gather(i, range.values().numel(), coming.memory.get(), tag);
       continue;
     }
-    if (kept_) kept_->forget(i);  // the slice that kept_ holds is out of date
+    if (kept_) kept_->forget(i);  // any slice that kept_ holds is out of date
     at::Tensor own = range.own_part(range.values());
     if (coming.type != own.scalar_type()) {
       own = range.own_part(flat_over(coming.memory, range, coming.type)).copy_(own);
@@ -196,10 +197,11 @@ void UnitGatherer::await(Part& part) {
   }
 }
 
-// On a GPU the current stream waits, and not the host.
+// Waits for a gather. On a GPU LibTorch's current stream waits, and not the host.
 void UnitGatherer::end(const Coming& coming) { tensor::wait_for(coming.work, ranges_[coming.range].values()); }
 
-// Drops gathers that were started and are not needed. It waits for them, because all ranks have started them.
+// Drops gathers that were started and are not needed. Waits for these gathers first, because all ranks have started
+// them.
 void UnitGatherer::drop(Part& part) {
   for (Coming& coming : std::exchange(part.coming, {})) {
     end(coming);

@@ -1,14 +1,14 @@
 // Gathers weights of which each rank has only its share (RangeValues::whole()), so that they are whole while a unit
 // computes with them.
 //
-// A unit's weights are gathered before its forward and, if they were freed since, before its backward. Meanwhile the
-// gather of the next unit (in backward: of the one before) is already in flight. The weights are freed after the
-// forward, and again when backward has passed the unit (unit_watch.h). Weights that belong to no unit, or to several,
-// are gathered with the first forward and remain in memory until their values change, because a second backward may
-// need them.
+// A unit's weights are gathered before its forward and, if they were freed since, before its backward. While the unit
+// computes, the gather of the next unit is already in flight. In backward the next unit is the unit before it. The
+// weights are freed after the forward, and again when backward has passed the unit (unit_watch.h). Weights that belong
+// to no unit, or to several, are gathered with the first forward and remain in memory until their values change,
+// because a second backward may need them.
 //
-// Weights may be sent in 16 bits (GatherOptions::type); the receiver widens them. Between forward and backward, small
-// groups of ranks may keep a unit's weights divided among them (GatherOptions::keepers, kept_slices.h).
+// Weights may be sent in 16 bits (GatherOptions::type); the receiver converts them back to fp32. Between forward and
+// backward, small groups of ranks may keep a unit's weights divided among them (GatherOptions::keepers, kept_slices.h).
 //
 // All ranks must run the same units in the same order: each gather is a call of all ranks.
 // Thread rule: one thread at a time, the one that runs forward and backward.
@@ -36,17 +36,17 @@ namespace reigen::parallel {
 
 struct GatherOptions {
   bool release_after_forward = true;
-  int keepers = 0;                          // how many ranks keep a unit's weights divided after its forward; 0: none
-  std::optional<at::ScalarType> type = {};  // the type in which fp32 values are sent; none: fp32
+  int keepers = 0;                          // ranks in a group that keeps a unit's weights; 0: no group does
+  std::optional<at::ScalarType> type = {};  // the type in which fp32 values are sent; nullopt: fp32
 };
 
 class UnitGatherer final : public Weights, public std::enable_shared_from_this<UnitGatherer> {
  public:
-  // unit_of[i]: the unit that range i belongs to; units->size(): no unit. Collective.
+  // unit_of[i]: the unit that range i belongs to, or units->size() if it belongs to no unit. Collective.
   UnitGatherer(const Communicator& world, std::shared_ptr<UnitWatch> units, std::vector<ParameterRange> ranges,
                std::vector<std::size_t> unit_of, const GatherOptions& options);
   ~UnitGatherer() override;
-  UnitGatherer(const UnitGatherer&) = delete;  // units point to one gatherer
+  UnitGatherer(const UnitGatherer&) = delete;  // units point to this object
   UnitGatherer& operator=(const UnitGatherer&) = delete;
   // Makes the units call run() of this object, which gathers their weights.
   void attach();
@@ -61,7 +61,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   std::int64_t allocations() const override;
 
  private:
-  struct Coming {
+  struct Coming {  // a gather of one range that was started
     std::size_t range = 0;
     std::uint64_t generation = 0;  // a number that changes with each change of the weights
     at::ScalarType type = at::kFloat;
@@ -94,12 +94,13 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
   Communicator world_;
   std::shared_ptr<UnitWatch> units_;
   std::vector<ParameterRange> ranges_;
-  std::vector<Part> parts_;           // one per unit, then one for the ranges of no unit
+  std::vector<Part> parts_;           // one for each unit, then one for the ranges of no unit
   std::vector<std::size_t> unit_of_;  // unit of each range
   BlockPool pool_;
   BlockPool narrow_;  // blocks for weights that are sent rounded
   GatherOptions options_;
-  std::optional<KeptSlices> kept_;  // has one entry for each range
+  std::optional<KeptSlices> kept_;  // set if options_.keepers > 0
+  // Whether gather_all() was called. Until the next forward, weights are then not freed and not rounded.
   bool pinned_ = false;
 };
 

@@ -1,6 +1,7 @@
-// Where a rank's weights are when a forward or a backward computes with them. There are two ways; the layout selects
-// one of them when a model is wrapped: WeightsInPlace (each rank has all weights, or all ranks of a machine share one
-// memory) and UnitGatherer (each rank has its share, and the rest is gathered while a unit computes).
+// Makes sure that a rank's weights are in memory when a forward or a backward computes with them. There are two
+// implementations. The layout selects one of them when a model is wrapped. With WeightsInPlace each rank has all
+// weights, or all ranks of a machine share one copy. With UnitGatherer each rank has its share of the weights, and the
+// rest is gathered while a unit computes.
 // Thread rule: one thread at a time, the one that runs forward and backward.
 #pragma once
 
@@ -23,11 +24,12 @@ class Weights {
   // Call it when a gradient of the range has come. Throws InvalidArgument if the range's weights are not in memory,
   // because the gradient was then computed without the right weights.
   virtual void require_there(std::size_t range, const std::string& parameter) const = 0;
-  // A backward is over: no unit reads its weights any more.
+  // Called when a backward is over, so that no unit reads its weights any more.
   virtual void end_backward() = 0;
   // Gathers all weights, without rounding any. They remain in memory until the next begin_forward() or the next change
   // of the values. Collective.
   virtual void gather_all() = 0;
+  // Whether weights are gathered and freed unit by unit.
   virtual bool come_and_go() const = 0;
   // How many memory blocks were allocated so far for gathered weights.
   virtual std::int64_t allocations() const = 0;

@@ -99,7 +99,7 @@ struct Packing {
 };
 
 // Describes a buffer of the range. If the buffer is common (one memory of all ranks), or if this rank has only its
-// share of the buffer, the bytes that are counted for this rank are those of its share alone.
+// share of the buffer, only the bytes of its share are counted for this rank.
 FlatBuffer buffer_of(const layout::Range& range, const layout::Placement& placement,
                      const std::optional<Shares>& shares) {
   const bool has_share = shares && (placement.residence.is_common || placement.whole != layout::Whole::kAlways);
@@ -111,8 +111,8 @@ FlatBuffer buffer_of(const layout::Range& range, const layout::Placement& placem
           .travels = !has_share};
 }
 
-// Makes the rows of all ranks, each with its spare blocks after its gradients. Sets `gradients` to the gradients in
-// this rank's row.
+// Makes the memory in which all ranks' gradients lie, with one row for each rank (gradient_rows.h). In a row the spare
+// blocks come after the gradients. Sets `gradients` to the gradients in this rank's row.
 std::shared_ptr<GradientRows> make_rows(const layout::Range& range, Packing& packing, at::Tensor& gradients) {
   const std::int64_t row = layout::elements_with_spares(range);
   const int rank = packing.ranks().rank();
@@ -135,8 +135,8 @@ std::shared_ptr<GradientRows> make_rows(const layout::Range& range, Packing& pac
   return std::make_shared<GradientRows>(rows, Shares{packing.ranks(), range.bounds}, std::move(spares), range.offsets);
 }
 
-// A copy of the segment's values. If the parameter has no memory, rank 0 sets the values with `fill`, and the other
-// ranks return memory that can receive them.
+// Returns a copy of the segment's values. If the parameter has no memory, rank 0 sets the values with `fill`, and the
+// other ranks return memory that can receive them.
 at::Tensor values_of(const Segment& segment, Packing& packing) {
   const at::Tensor parameter = segment.parameter.detach();
   if (!is_away(parameter)) return parameter.contiguous().clone().view({-1});
@@ -149,8 +149,9 @@ at::Tensor values_of(const Segment& segment, Packing& packing) {
   return all.view({-1});
 }
 
-// Sets divided values to those of rank 0. Parameters are broadcast one by one, and a rank keeps all of their values, or
-// only its share.
+// Sets values that are divided among ranks to those of rank 0. If the values are common (one memory of all ranks), rank
+// 0 writes them. Otherwise parameters are broadcast one by one, and each rank keeps all of their values, or only its
+// share.
 void begin_as_rank_0(const std::vector<Segment>& segments, const RangeValues& sharing, const at::Tensor& values,
                      Packing& packing) {
   const Shares& shares = *sharing.shares();
@@ -208,7 +209,7 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
     memory.rows = make_rows(range, packing, memory.gradients);
   } else {
     FlatBuffer buffer = buffer_of(range, gradient, shares);
-    if (!range.trainable) buffer.first = buffer.last = 0;  // no rank writes gradients there
+    if (!range.trainable) buffer.first = buffer.last = 0;  // a frozen range gets no gradients
     memory.gradients = packing.resource->take(layout::Role::kGradient, buffer);
     if (!buffer.travels)
       memory.share = std::make_shared<GradientShare>(range.elements, buffer.type, memory.values.device());
@@ -255,9 +256,9 @@ layout::TensorSpec spec_of(const NamedParameter& entry) {
                           .packs = fits && is_packable(tensor.device()) && tensor.is_leaf()};
   if (fits || spec.trainable) {
     spec.type = at::isFloatingType(tensor.scalar_type()) ? stored_type(entry.name, tensor.scalar_type())
-                                                         : format::TensorType::kF32;  // refused where it is packed
+                                                         : format::TensorType::kF32;  // packing refuses this type
   } else {
-    // Of integers, complex and quantized numbers only the size counts.
+    // For integers, complex and quantized numbers a layout needs only the size in bytes.
     spec.type = format::TensorType::kU8;
     spec.shape = {tensor.numel() * static_cast<std::int64_t>(tensor.element_size())};
   }
@@ -269,7 +270,7 @@ FlatParameters::FlatParameters(const std::vector<NamedParameter>& parameters, Co
   for (const NamedParameter& entry : parameters) {
     check_parameter(entry);
     model.tensors.push_back(spec_of(entry));
-    model.tensors.back().trainable = true;  // all are packed, trained or not
+    model.tensors.back().trainable = true;  // all parameters are packed, also frozen ones
   }
   const bool is_on_gpu = !parameters.empty() && parameters.front().parameter.is_cuda();
   pack(parameters, layout::choose(std::move(model), {}, {.has_model_on_gpu = is_on_gpu}), {},
@@ -311,8 +312,8 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
     (range.trainable ? ranges_ : frozen_).push_back(make_range(range, parameters, packing));
     (range.trainable ? units_ : units_of_frozen).push_back(range.unit);
   }
-  // Optimizers keep the resource alive. Without divided ranges they need no group, so the resource must not keep one
-  // alive.
+  // Optimizers keep the resource alive. If no range is divided, optimizers need no group, so the resource must not keep
+  // the group alive.
   const auto divided = [](const ParameterRange& range) { return range.is_divided(); };
   if (std::none_of(ranges_.begin(), ranges_.end(), divided)) packing.resource->leave();
   units_.insert(units_.end(), units_of_frozen.begin(), units_of_frozen.end());

@@ -21,8 +21,8 @@ GradientRows::GradientRows(at::Tensor rows, const Shares& shares, std::shared_pt
   for (std::int64_t row = 0; row < rows_.size(0); ++row) places_.insert(places_.end(), offsets.begin(), offsets.end());
 }
 
-// Rows that do not fit into the caches are evicted from them before the step reads the rows. Then non-temporal stores
-// are faster, because a plain store first reads its cache line.
+// Gradients in rows that do not fit into the caches are evicted before the step reads them. So it is faster to write
+// them by non-temporal stores, because a plain store first reads its cache line.
 bool GradientRows::outgrows_caches() const {
   static const std::size_t kCaches = base::last_level_cache_bytes();
   return rows_.nbytes() >= kCaches;

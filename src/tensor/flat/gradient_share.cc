@@ -21,7 +21,8 @@ void GradientShare::mark(std::size_t segment, const at::Tensor& parameter) const
 bool GradientShare::take_mark(std::size_t segment, const at::Tensor& parameter) const {
   if (!is_marked(segment, parameter.grad())) return false;
   parameter.mutable_grad().reset();
-  // LibTorch refuses to zero an expanded tensor in place, unless it has a single element: this case is checked here.
+  // LibTorch refuses to zero an expanded tensor in place, unless the tensor has a single element. So only a mark with a
+  // single element can have been zeroed.
   at::Tensor mark = marks_[segment];
   const bool was_zeroed = mark.numel() == 1 && !std::isnan(mark.item<double>());
   if (was_zeroed) mark.fill_(NAN);

@@ -1,6 +1,6 @@
-// Gradients of which a rank keeps only its share of the mean. They have memory from the time when backward makes them
-// until they are averaged. After that the range's gradients() hold the share, and `.grad` is a mark: NaN everywhere,
-// without memory.
+// Gradients of which a rank keeps only its share of the mean. The gradients have memory from the time when backward
+// makes them until they are averaged. After that the range's gradients() hold the share, and `.grad` is a mark: a
+// tensor that is NaN everywhere and takes the memory of one element.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -27,8 +27,8 @@ class GradientShare {
   bool is_marked(std::size_t segment, const at::Tensor& gradient) const;
   // Sets `.grad` of the parameter to the segment's mark.
   void mark(std::size_t segment, const at::Tensor& parameter) const;
-  // Makes `.grad` undefined. Returns whether `.grad` was the mark and the mark meant a gradient: a mark that the caller
-  // zeroed in place means none.
+  // If `.grad` is the segment's mark, makes `.grad` undefined. Returns whether `.grad` was the mark and the mark stood
+  // for a gradient. A mark that the caller has zeroed in place stands for no gradient.
   bool take_mark(std::size_t segment, const at::Tensor& parameter) const;
 
  private:

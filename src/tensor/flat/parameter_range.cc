@@ -46,7 +46,7 @@ ParameterRange::ParameterRange(Memory memory, std::vector<Segment> segments) : e
   for (const Segment& segment : segments) {
     REIGEN_ASSERT(segment.offset >= 0 && segment.offset + segment.numel < gradients().numel(),
                   "segment {} ends at {} of {}", segment.name, segment.offset + segment.numel, gradients().numel());
-    // Detached: Optimizer::zero_grad(false) refuses gradients that are autograd views.
+    // The slots are detached, because Optimizer::zero_grad(false) refuses gradients that are autograd views.
     slots->push_back(flat.narrow(0, segment.offset, segment.numel).view(segment.shape).detach());
     if (share()) share()->add_mark(segment.shape);
   }
@@ -81,7 +81,7 @@ bool ParameterRange::is_in_place(std::size_t segment) const {
   if (!gradient.defined()) return false;
   if (gradient.unsafeGetTensorImpl() == slot.unsafeGetTensorImpl()) return true;
   if (share() && !share()->made().is_there()) return false;
-  // data_ptr() of a sparse tensor throws, so the layout is asked first.
+  // data_ptr() of a sparse tensor throws, so the layout is checked first.
   return gradient.layout() == at::kStrided && gradient.is_alias_of(slot) && gradient.data_ptr() == slot.data_ptr() &&
          gradient.scalar_type() == slot.scalar_type() && gradient.sizes() == slot.sizes() &&
          gradient.strides() == slot.strides() && !gradient.requires_grad();

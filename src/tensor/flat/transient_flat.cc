@@ -11,7 +11,7 @@ namespace reigen::tensor {
 
 namespace {
 
-// A storage with the deleter end_memory() has the memory of a TransientFlat, which may take it away again.
+// What the storage of a TransientFlat owns while there is memory. The deleter end_memory() marks such a storage.
 struct Lent {
   std::shared_ptr<void> memory;
   std::weak_ptr<void> owner;

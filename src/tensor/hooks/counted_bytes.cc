@@ -25,7 +25,7 @@ namespace {
 // A plain pointer, because tensors may be made after the other thread_local variables of a thread are destroyed.
 thread_local CountedBytes::Counter* counting = nullptr;
 
-// The blocks that are counted and not freed yet, by address.
+// The memory blocks that are counted and not freed yet, by address.
 class CountedBlocks {
  public:
   void add(void* data, std::size_t bytes, std::shared_ptr<CountedBytes::Counter> counter) {
@@ -58,7 +58,8 @@ class CountedBlocks {
 // Never destroyed, because tensors may die at any time before the process ends.
 CountedBlocks* const counted_blocks = new CountedBlocks;
 
-// Passes requests on to the allocator that was there before, and counts those of threads with a CountedBytes.
+// Passes requests on to the allocator that was installed before, and counts the requests of threads with a
+// CountedBytes.
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {

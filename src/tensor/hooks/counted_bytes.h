@@ -1,15 +1,16 @@
-// Counts the bytes of tensors that a thread makes: the memory that a step needs besides the memory that is kept.
+// Counts the bytes of tensors that a thread makes. For a step this is the memory that the step needs in addition to
+// weights and other tensors that exist before it.
 //
 //   tensor::CountedBytes bytes;
 //   const at::Tensor loss = model->forward(input);
 //   bytes.live();                                      // what forward keeps for backward
 //   loss.backward();
-//   bytes.peak();                                      // the most at once
+//   bytes.peak();                                      // the largest live() so far
 //
 // It counts the memory that LibTorch requests for CPU tensors on this thread while a CountedBytes lives. Memory that
 // was requested in that time counts until it is freed, on whichever thread. A backward on the CPU runs on the thread
-// that called it. Memory that is mapped instead of requested (weights that ranks share, units that are gathered) does
-// not count.
+// that called it, so its memory counts too. Memory that does not come from LibTorch's allocator (weights that ranks
+// share, gathered units) does not count.
 // Thread rule: one thread, and one CountedBytes at a time on it.
 #pragma once
 
@@ -22,7 +23,7 @@ class CountedBytes {
  public:
   CountedBytes();
   ~CountedBytes();
-  CountedBytes(const CountedBytes&) = delete;  // one scope
+  CountedBytes(const CountedBytes&) = delete;  // an object belongs to one scope
   CountedBytes& operator=(const CountedBytes&) = delete;
 
   std::int64_t live() const;

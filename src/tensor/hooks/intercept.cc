@@ -34,7 +34,8 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&Place<Where::kFirst>::call>());
 }
 
-// This key is registered when it is first needed: a program that keeps no outputs leaves the key to others.
+// The key Fake is registered when it is first needed, so a program that does not need it leaves the key to other
+// libraries.
 void register_below_autograd() {
   static const torch::Library kLibrary = [] {
     torch::Library library(torch::Library::IMPL, "_", c10::DispatchKey::Fake, __FILE__, __LINE__);
@@ -43,7 +44,7 @@ void register_below_autograd() {
   }();
 }
 
-// Installs `function` as the one interceptor of this place, and returns the place's dispatch key.
+// Installs `function` as the one function that intercepts at `where`, and returns the dispatch key of `where`.
 c10::DispatchKey claimed(Where where, Interceptor function) {
   if (where == Where::kFirst) {
     Place<Where::kFirst>::claim(function);

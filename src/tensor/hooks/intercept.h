@@ -1,6 +1,6 @@
-// Makes operations of LibTorch pass through a function of ours, by a dispatch key that LibTorch leaves to others. A
-// process without an Intercept leaves these keys to other code.
-// Thread rule: a guard counts for the thread that makes it; guards nest.
+// Passes operations of LibTorch through a function of Reigen. For this it uses dispatch keys that LibTorch itself does
+// not use. Reigen registers a fallback for DeferredInit at program start, and for Fake when it is first needed.
+// Thread rule: an Intercept or Uncaught acts on the thread that makes it; they nest.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -15,33 +15,34 @@ class OperatorHandle;
 namespace reigen::tensor {
 
 enum class Where {
-  kFirst,          // before everything, autograd too (DeferredInit)
+  kFirst,          // before all other dispatch keys, also before autograd (DeferredInit)
   kBelowAutograd,  // between autograd and the kernels (Fake)
 };
 
 using Interceptor = void (*)(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                              std::vector<c10::IValue>* stack);
 
-// While an Intercept lives, operations pass through its function. A place has one function, the same in the whole
-// process.
+// While an Intercept lives, operations of its thread pass through `function`. For each Where there is one function in
+// the whole process.
 class Intercept {
  public:
   Intercept(Where where, Interceptor function);
-  Intercept(const Intercept&) = delete;  // one scope
+  Intercept(const Intercept&) = delete;  // an object belongs to one scope
   Intercept& operator=(const Intercept&) = delete;
 
  private:
   c10::impl::IncludeDispatchKeyGuard included_;
 };
 
-// While an Uncaught lives, nothing is intercepted at this place: it is for operations that the function itself calls.
+// While an Uncaught lives, no operation of its thread is intercepted at `where`. The intercepting function uses it for
+// operations that it calls itself.
 class Uncaught {
  public:
   explicit Uncaught(Where where);
-  Uncaught(const Uncaught&) = delete;  // one scope
+  Uncaught(const Uncaught&) = delete;  // an object belongs to one scope
   Uncaught& operator=(const Uncaught&) = delete;
 
-  // Does what the operation would have done.
+  // Runs the operation as if it were not intercepted.
   void run(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, std::vector<c10::IValue>* stack) const;
 
  private:

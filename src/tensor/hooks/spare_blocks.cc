@@ -14,7 +14,7 @@
 namespace reigen::tensor {
 namespace {
 
-// The lent blocks by address: code that allocates without a tensor gives back nothing but an address.
+// The lent blocks, by address. Code that allocates memory without a tensor frees it by its address alone.
 class Loans {
  public:
   // `flat` keeps the memory until the tensor that was made in it dies.
@@ -29,7 +29,7 @@ class Loans {
     return loans_.count(data) > 0;
   }
 
-  // Returns whether this block was lent.
+  // Ends the loan of a block. Returns whether the block was lent.
   bool end(void* data) {
     if (count_.load(std::memory_order_acquire) == 0) return false;
     at::Tensor ended;  // destroyed after the lock is released, because this may free the memory
@@ -53,7 +53,7 @@ Loans* const loans = new Loans;
 
 void end_loan(void* data) { loans->end(data); }
 
-// A plain variable, because it is read for every tensor, also after the list below is destroyed.
+// A plain variable, because it is read for every tensor, also after `lenders` is destroyed at the end of a thread.
 thread_local bool is_lending = false;
 
 struct Lenders {
@@ -91,8 +91,8 @@ class LendingAllocator final : public c10::Allocator {
   std::atomic<c10::Allocator*> inner_;
 };
 
-// Made before there are threads, so that a thread that uses it in the middle of install() finds it complete. Never
-// destroyed, because tensors may be made as long as the process lives.
+// Made before there are threads, so that a thread that allocates during another thread's install() finds it complete.
+// Never destroyed, because tensors may be made as long as the process lives.
 LendingAllocator* const allocator = new LendingAllocator(c10::GetCPUAllocator());
 
 // Frees memory that has no DataPtr: LibTorch's convolutions allocate such memory.

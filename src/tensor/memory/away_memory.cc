@@ -46,7 +46,7 @@ void* map(void* at, std::size_t bytes, int flags, int file) {
   return memory;
 }
 
-// A storage with this deleter has memory that is away.
+// The deleter of storages over an away area. is_away() recognises such a storage by its deleter.
 void end_away(void* held) { delete static_cast<std::shared_ptr<void>*>(held); }
 
 }  // namespace

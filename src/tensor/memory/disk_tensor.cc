@@ -54,8 +54,8 @@ NewFile make_file(const std::filesystem::path& directory, std::uint64_t bytes) {
   return made;
 }
 
-// Does not call posix_fallocate(), which would write all blocks on a file system that cannot allocate them. On such a
-// file system the kernel allocates each block when it is written.
+// Allocates disk blocks for these bytes of the file. It does not call posix_fallocate(), which would write all blocks
+// on a file system that cannot allocate them. On such a file system each block is allocated when it is written.
 void take_blocks(const UniqueFd& file, const std::filesystem::path& directory, std::uint64_t begin, std::uint64_t end) {
   if (begin >= end) return;
   while (::fallocate(file.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) != 0) {

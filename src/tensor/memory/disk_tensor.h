@@ -1,6 +1,6 @@
-// Tensors whose memory is an unnamed file. The kernel keeps as much of it in memory as there is room for, and writes
-// the rest to the disk. Disk blocks are allocated at once, so that a full disk is an error here and not a signal
-// later.
+// Tensors whose memory is an unnamed file. The kernel keeps as much of the file in memory as there is room for, and
+// writes the rest to the disk. Disk blocks are allocated at once, so that a full disk is an error here, and not a
+// signal (SIGBUS) at a later write.
 // Thread rule: as for any tensor, one thread at a time.
 #pragma once
 
@@ -19,7 +19,8 @@ namespace reigen::tensor {
 at::Tensor disk_tensor(std::int64_t count, at::ScalarType type, const std::filesystem::path& directory,
                        std::int64_t first, std::int64_t last);
 
-// The same, as one file of all ranks, which are on one machine. Collective; a failure on one rank is thrown on all.
+// Does the same with one file that all ranks map, and allocates disk blocks for all elements. The ranks must be on one
+// machine. Collective; a failure on one rank is thrown on all ranks.
 at::Tensor common_disk_tensor(const Communicator& ranks, std::int64_t count, at::ScalarType type,
                               const std::filesystem::path& directory);
 

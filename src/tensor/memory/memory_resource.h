@@ -1,6 +1,7 @@
-// Provides the memory of flat buffers. As the layout says, it is private, common (one memory of all ranks), of a GPU,
-// or on the disk. All buffers of a model's ranges come from one resource, which also counts their bytes: a run reports
-// these bytes as its memory. Thread rule: one thread at a time.
+// Provides the memory of flat buffers. As the layout says, the memory is private, common (one memory of all ranks), on
+// a GPU, or on a disk. All buffers of a model's ranges come from one resource. The resource also counts their bytes,
+// which a run reports as its memory.
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,10 +24,10 @@ struct FlatBuffer {
   at::ScalarType type = at::kFloat;
   layout::Residence residence = {};
   // The elements [first, last) whose bytes are counted for this rank: its share of a common buffer, or the elements of
-  // a private buffer that it writes. The rest of a private buffer never takes memory.
+  // a private buffer that this rank writes. The rest of a private buffer never takes memory.
   std::int64_t first = 0;
   std::int64_t last = 0;
-  bool travels = false;  // whether collectives use the buffer; its memory is then from Communicator::allocate
+  bool travels = false;  // whether collectives use the buffer; if so, its memory is from Communicator::allocate
 };
 
 class MemoryResource {
@@ -36,13 +37,13 @@ class MemoryResource {
       : ranks_(std::move(ranks)), directory_(std::move(directory)), gpu_(gpu) {}
 
   // Returns a one-dimensional tensor of zeros. For a common buffer the call is collective, and the ranks must be on one
-  // machine, else take() throws BackendError. It throws IoError if the disk has no room.
+  // machine, else take() throws BackendError. take() throws IoError if the disk has no room.
   at::Tensor take(layout::Role role, const FlatBuffer& buffer);
-  // Leaves the ranks' group: from now on no buffer may be taken that is common or that collectives use.
+  // Drops the ranks' group. From now on no buffer may be taken that is common or that collectives use.
   void leave() { ranks_ = Communicator(); }
   // Counts the bytes of a tensor whose memory take() did not provide.
   void note(layout::Role role, const at::Tensor& tensor, std::int64_t bytes);
-  // The bytes of tensors that were taken or noted, and that still live.
+  // The bytes of tensors with this role that were taken or noted, and that still live.
   std::int64_t bytes(layout::Role role) const;
 
  private:

@@ -33,7 +33,8 @@ at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::Scal
   if (device.is_cpu()) return tensor_over(world.allocate(bytes_of(count, type)), count, type);
   std::shared_ptr<void> memory = world.allocate(bytes_of(count, type), Device::cuda(device.index()));
   void* data = memory.get();
-  // The group may give freed memory to a call on another stream at once, so the work on it must be done.
+  // The group may give freed memory to a call on another stream at once. So all work on the memory must be done before
+  // it is freed.
   const auto free = [owner = std::move(memory), device](void*) mutable {
     try {
       c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).synchronizeDevice(device.index());

@@ -1,4 +1,4 @@
-// Tensors in memory that the other ranks can reach.
+// Makes tensors in memory that other ranks can reach, and tensors that take memory only for a part of their elements.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,22 +10,23 @@
 namespace reigen::tensor {
 
 // A one-dimensional tensor of zeros, in memory from Communicator::allocate. For a tensor on a GPU `world` must carry
-// the GPU's memory. When the last tensor over this memory goes, the host waits for the GPU.
+// the GPU's memory. When the last tensor over this memory is destroyed, the host waits for the GPU.
 at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type,
                          const at::Device& device = at::kCPU);
 
-// As shared_tensor(), but all ranks get the same memory. Collective. Throws BackendError if the ranks share no memory.
+// The same as shared_tensor() on the CPU, but all ranks get the same memory. Collective. Throws BackendError if the
+// ranks share no memory.
 at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type);
 
-// A one-dimensional tensor of zeros, of this process alone. A page takes memory only when it is first written.
+// A one-dimensional tensor of zeros in memory of this process alone. A page takes memory only when it is first written.
 at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type);
 
-// A one-dimensional tensor of `count` elements on a GPU, of which only elements [first, last) have memory. They are
-// zeros. Other elements must not be used.
+// A one-dimensional tensor of `count` elements on a GPU, of which only elements [first, last) have memory. These
+// elements are zeros. The other elements must not be used.
 at::Tensor part_of_tensor(std::int64_t count, at::ScalarType type, std::int64_t first, std::int64_t last,
                           const at::Device& gpu);
 
-// A one-dimensional tensor over memory of this device, which the caller keeps alive.
+// A one-dimensional tensor over `memory`, which is on `device`. The caller keeps the memory alive.
 at::Tensor tensor_over(void* memory, std::int64_t count, at::ScalarType type, const at::Device& device);
 
 // Replaces `tensor` by a new shared_tensor() of `count` elements of this type, unless it has this size and type

@@ -1,4 +1,4 @@
-// Gives the CUDA stream that a stream of LibTorch stands for.
+// Returns the CUDA stream of a LibTorch stream.
 // Thread rule: any thread.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace reigen::tensor {
 
-// The stream as a cudaStream_t; null: the default stream. Throws BackendError if LibTorch is too old to have
-// Stream::native_handle().
+// Returns the stream as a cudaStream_t, which is null for the default stream. Throws BackendError if LibTorch is too
+// old to have Stream::native_handle().
 void* native_handle(const c10::Stream& stream);
 
 }  // namespace reigen::tensor

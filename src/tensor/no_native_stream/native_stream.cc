@@ -1,4 +1,4 @@
-// For a LibTorch without Stream::native_handle().
+// native_handle() for a LibTorch without Stream::native_handle().
 #include "tensor/native_stream/native_stream.h"
 
 #include <torch/version.h>

@@ -22,13 +22,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFailuresInARow = 3;  // after so many failures the disk will not recover by itself
+constexpr int kFailuresInARow = 3;  // after so many failed saves the run gives up
 
 std::int64_t checkpoints_in(const fs::path& folder) {
   try {
     return static_cast<std::int64_t>(checkpoint::list(folder).size());
   } catch (const IoError&) {
-    return 0;  // the first save reports the error
+    return 0;  // the first save will report this error
   }
 }
 
@@ -67,7 +67,8 @@ void Checkpoints::look_at_room() {
   const std::int64_t there = checkpoints_in(folder());
   const std::int64_t every = run_.config.checkpoint.every_steps;
   const std::int64_t to_come = every > 0 ? (run_.total - run_.done + every - 1) / every : 1;
-  // For a while, the new checkpoint exists next to those that it replaces.
+  // A new checkpoint is written before an old one is deleted. So for a while there is one checkpoint more than
+  // checkpoint.keep.
   const std::int64_t at_once =
       std::max<std::int64_t>(std::min(to_come + there, run_.config.checkpoint.keep + 1) - there, 1);
   const auto one = static_cast<std::uint64_t>(bytes);
@@ -89,8 +90,8 @@ void Checkpoints::look_at_room() {
 
 void Checkpoints::require_finite() { checked_state(); }
 
-// Returns the state, and checks it before it may replace an older one. Parameters and buffers that the model does not
-// train may be infinite on purpose, for example masks.
+// Returns the state after a check that it is finite. Other states must not replace an older checkpoint. Parameters and
+// buffers that the model does not train may be infinite on purpose, for example masks.
 Checkpoints::State Checkpoints::checked_state() {
   model_.settle();
   State now = state();
@@ -136,14 +137,14 @@ void Checkpoints::prepare() {
 void Checkpoints::save() {
   const State now = checked_state();
   wait();
-  // A background save may have ended on some ranks and not yet on others. All ranks count the same failures only
-  // after all of them have waited.
+  // A background save may have ended on some ranks and not yet on others. After wait() all ranks have counted the same
+  // failures, so they all decide alike whether to give up.
   const bool asynchronous = run_.config.checkpoint.asynchronous;
   if (asynchronous && should_give_up()) give_up_();
   asked_ = run_.done;
   try {
-    // Every rank throws the error of rank 0: a run that is resumed from a checkpoint needs the lines of the steps
-    // before.
+    // If rank 0 cannot write the lines of the steps, every rank throws its error and no checkpoint is made: a run that
+    // is resumed from a checkpoint needs the lines of the steps before it.
     comm::attempt_first(run_.world, "lines of steps", [&] {
       lines_.flush();
       return std::string();
@@ -217,7 +218,7 @@ void Checkpoints::save_last_in_little_room() {
   run_.say(fmt::format("note: older checkpoints (of steps {}) are deleted, to make room for the last", gone));
   std::error_code unknown;
   const bool is_gone = run_.is_first() && saved_ > 0 && !fs::exists(last(), unknown) && !unknown;
-  if (!share_text(run_.world, is_gone ? "gone" : "").empty()) saved_ = -1;  // else a message would point the user to it
+  if (!share_text(run_.world, is_gone ? "gone" : "").empty()) saved_ = -1;  // else messages would name this one
   save();
   wait();
 }

@@ -1,8 +1,9 @@
-// A run's checkpoints: when and what the run saves, and what happens if the disk refuses it.
+// Saves the checkpoints of a run, and decides what happens if the disk refuses them.
 //
-// A failed save is only a warning: the checkpoint before it is whole, and the disk may recover. After three failures
-// in a row for other reasons than lack of room, the run gives up. Without room it goes on, because its end needs less
-// room than a checkpoint. Every rank counts the same failures, so all ranks give up together.
+// A failed save causes only a warning: the checkpoint before it is still whole, and the disk may recover. After three
+// failures in a row for other reasons than lack of room, the run gives up. If only room is lacking, the run goes on,
+// because the files that it writes at its end need less room than a checkpoint. Every rank counts the same failures, so
+// all ranks give up together.
 //
 // Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
@@ -31,20 +32,20 @@ class Checkpoints {
   Checkpoints(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
               std::function<void()> give_up);
 
-  // Call it before the first step. The checkpoint from which the run is resumed counts as saved. Tensors that are not
-  // trained and hold NaN now may hold NaN in checkpoints too.
+  // Call it before the first step. The checkpoint from which the run is resumed counts as the newest saved one. Tensors
+  // that are not trained and hold NaN now may hold NaN in checkpoints too.
   void begin();
   // Collective. Warns before the first step if checkpoints or weights will not fit on the disk. It is only a warning,
   // because other programs may free space during the run.
   void look_at_room();
-  // Gets memory for the copies of an asynchronous save while the first steps run. Otherwise the first save would have
-  // to wait for this memory.
+  // Starts to allocate the memory into which an asynchronous save copies the state. This goes on while the first steps
+  // run, so that the first save need not wait for it.
   void prepare();
   // Collective. Throws an Error with exit code 80 if the state is not finite. Such a state must not replace an older
   // checkpoint.
   void require_finite();
-  // Collective. Writes the lines of the steps, then saves the state. Throws the error of require_finite() if the state
-  // is not finite.
+  // Collective. Writes the lines of the steps to their files (step_lines.h), then saves the state. Throws the error of
+  // require_finite() if the state is not finite.
   void save();
   // Waits for the save in progress.
   void wait();
@@ -56,14 +57,14 @@ class Checkpoints {
   // Ends the thread that writes checkpoints.
   void release() { saver_.reset(); }
 
-  std::int64_t saved() const { return saved_; }            // step of the newest whole checkpoint; -1: there is none
+  std::int64_t saved() const { return saved_; }            // step of the newest whole checkpoint; -1 if there is none
   std::int64_t asked_to_save() const { return asked_; }    // step of the newest save that has begun
   bool lacks_room() const { return lacks_room_; }          // the newest save failed for lack of room
-  int failed_in_a_row() const { return failed_; }          // failures for other reasons
+  int failed_in_a_row() const { return failed_; }          // failures in a row for other reasons than room
   const std::string& why_not() const { return why_not_; }  // the error of the newest save that failed
   std::filesystem::path last() const;                      // the newest whole checkpoint
   std::filesystem::path folder() const { return files_.directory() / "checkpoints"; }
-  std::string way_back() const;  // how to resume from the newest checkpoint, as text; empty: there is none
+  std::string way_back() const;  // text that says how to resume from the newest checkpoint; empty if there is none
 
  private:
   struct State {

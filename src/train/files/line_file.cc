@@ -59,7 +59,7 @@ LineFile::~LineFile() {
   try {
     flush();
   } catch (const Error&) {
-    // The flush() that a run makes before a normal end has reported this error.
+    // Before a normal end a run calls flush() itself, and that call has reported the error.
   }
 }
 
@@ -70,7 +70,8 @@ void LineFile::append(std::string_view line) {
   try {
     flush();
   } catch (const IoError&) {
-    // A run is worth more than its log, and the disk may have room again later.
+    // The lines stay in the buffer and the run goes on, because a run is worth more than its log, and the disk may have
+    // room again later.
     if (buffer_.size() > kKeptMax) throw;
   }
 }

@@ -16,8 +16,8 @@ class LineFile {
  public:
   using Keep = std::function<bool(std::string_view line)>;
 
-  // Keeps the lines of an existing file that come before the first line that `keep` refuses or that has no newline.
-  // Without `keep`, no line is kept. Throws IoError.
+  // If the file exists, keeps its lines before the first line that `keep` refuses or that has no newline, and cuts off
+  // the rest. Without `keep`, no line is kept. Throws IoError.
   explicit LineFile(std::filesystem::path path, const Keep& keep = {});
   ~LineFile();                         // writes the remaining lines; errors are lost, so call flush() first
   LineFile(const LineFile&) = delete;  // two writers would mix their lines
@@ -28,9 +28,9 @@ class LineFile {
   // full, the lines are kept in memory. Writing them is then tried again every half second. Throws IoError if more than
   // 64 MiB are kept.
   void append(std::string_view line);
-  void flush();  // throws IoError (NoRoom); lines that were not written are kept and tried again
+  void flush();  // throws IoError, or NoRoom for a full disk; lines that were not written are kept
 
-  // Why lines are kept in memory; empty if they are not.
+  // The reason why lines are kept in memory and not in the file. It is empty if no lines are kept.
   const std::string& trouble() const { return trouble_; }
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 struct Line {
   std::int64_t step = 0;    // 0: the line has no step
-  bool is_of_step = false;  // true: the line of a step; false: of a validation after it
+  bool is_of_step = false;  // true: the line of a step; false: the line of a validation
 };
 
 Line line_in(std::string_view text) {
@@ -29,17 +29,17 @@ Line line_in(std::string_view text) {
 
 std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
-// Begins with a comma, because the time is never the first key of a line.
+// The text begins with a comma, because the time is never the first key of a line.
 std::string of_time(double time) { return time > 0 ? fmt::format(",\"time\":{:.3f}", time) : ""; }
 
-// Keeps the lines up to step `last`. The steps must follow each other without a gap. If a run began in this directory
-// with a checkpoint of another directory, the file has no lines of the steps before that checkpoint. Such a run may go
-// back to the step at which it began in this directory.
+// Opens the file and keeps its lines up to step `last`. The steps must follow each other without a gap. If a run began
+// in this directory with a checkpoint of another directory, the file has no lines of the steps before that checkpoint.
+// Such a run may go back to the step at which it began in this directory.
 std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_t last) {
   if (last == 0) return std::make_unique<LineFile>(path);
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
-  // A run that is resumed in a new directory has no lines of earlier steps.
+  // If a run is resumed in a new directory, there are no lines of earlier steps.
   if (error || size == 0) return std::make_unique<LineFile>(path);
   std::int64_t step = 0;
   bool begins_behind = false;

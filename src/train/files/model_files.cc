@@ -32,7 +32,8 @@ void ModelFiles::write() {
   outcome_.attempt("model_ema.safetensors", [&] { write_average(); });
 }
 
-// The newest checkpoint is never deleted. After a stop no checkpoint is deleted.
+// Deletes older checkpoints if the disk lacks room for the weights, but never the newest checkpoint. If the run was
+// stopped before its end, deletes none.
 void ModelFiles::make_room() {
   if (!run_.is_first() || checkpoints_.saved() <= 0 || run_.done < run_.total) return;
   const int models = model_.optimization().has_average() ? 2 : 1;
@@ -48,8 +49,8 @@ void ModelFiles::make_room() {
   }
 }
 
-// If no rank has all weights, they are copied from the checkpoint, one tensor at a time. Without a checkpoint they
-// are gathered in memory, if they fit there.
+// If no rank has all weights, they are copied from the checkpoint, one tensor at a time. If there is no checkpoint of
+// this step, they are gathered in memory, if they fit there.
 void ModelFiles::write_model() {
   const bool of_checkpoint = model_.gathers() && checkpoints_.saved() == run_.done;
   if (model_.gathers() && !of_checkpoint) {

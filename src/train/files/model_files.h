@@ -1,5 +1,5 @@
-// model.safetensors and model_ema.safetensors: the weights that a run leaves. Each is one file, even if ranks hold
-// parts of the weights.
+// Writes model.safetensors, the trained weights, and model_ema.safetensors, their moving average, at the end of a run.
+// Each is one file, even if ranks hold parts of the weights.
 // Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 

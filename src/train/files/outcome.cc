@@ -31,7 +31,7 @@ bool Outcome::attempt(const std::string& what, const std::function<void()>& body
     note_lost(what, error.exit_code(), error.what());
     return false;
   }
-  std::erase_if(lost_, [&](const Lost& one) { return one.what == what; });  // a second attempt succeeded
+  std::erase_if(lost_, [&](const Lost& one) { return one.what == what; });  // removes the error of a first attempt
   written_.push_back(what);
   return true;
 }

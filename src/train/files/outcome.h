@@ -17,16 +17,16 @@ class Outcome {
   explicit Outcome(Console& console) : console_(console) {}
 
   // Runs body(), which writes `what`. If it throws an error that every rank has, attempt() prints a warning, records
-  // the error and returns false. An error of one rank alone is thrown.
+  // the error and returns false. If only this rank has the error, attempt() throws it.
   bool attempt(const std::string& what, const std::function<void()>& body);
-  // Records that `what` could not be written. The user was told already.
+  // Records that `what` could not be written. The caller has told the user already.
   void note_lost(std::string what, ExitCode code, std::string why);
 
   bool is_complete() const { return lost_.empty(); }
   // Names of the files that were written.
   const std::vector<std::string>& written() const { return written_; }
-  // Makes the error of the run: `what` went wrong, what is lost, and `ways` to continue with what was saved. Every
-  // rank has this error.
+  // Returns the error of the run. It says what went wrong (`what`), which files are lost, and how to continue with the
+  // saved files (`ways`). Every rank has this error.
   Error error(std::string what, std::vector<std::string> ways) const;
 
  private:

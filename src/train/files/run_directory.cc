@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kLock = ".lock";
 
-// An output that cannot be created is never reported as a missing input (exit code 66).
+// Throws the error for an output that cannot be created. Its exit code is never 66, which means a missing input.
 [[noreturn]] void refuse(const std::string& what, int error) {
   const bool permission = error == EACCES || error == EPERM || error == EROFS;
   const bool full = error == ENOSPC || error == EDQUOT;
@@ -78,7 +78,7 @@ void MadeHere::note(const fs::path& path) {
 void MadeHere::make_folder(const fs::path& path) {
   std::error_code error;
   if (path.empty() || fs::is_directory(path, error)) return;
-  const fs::path place = path.has_filename() ? path : path.parent_path();  // a slash at the end would follow a link
+  const fs::path place = path.has_filename() ? path : path.parent_path();  // with a slash, is_link() follows a link
   if (is_link(place)) {
     throw IoError(
         Report{.what = fmt::format("{} is to be a directory", place.string()),
@@ -114,7 +114,7 @@ RunDirectory::RunDirectory(fs::path path, bool may_hold_run, MadeHere& made) : p
   if (lock.outcome() == base::LockAttempt::Outcome::kNoLocks) warning_ = lock.text();
   lock_ = lock.take();
   if (!may_hold_run && holds_run(path_)) {
-    // The file is removed while the lock is held. A moment later the file may be another job's.
+    // The lock file is removed while this process holds the lock. After that, the file may belong to another job.
     if (lock.is_new()) ::unlink((path_ / kLock).c_str());
     throw IoError(Report{.what = fmt::format("{} holds a run already", path_.string()),
                          .fix = "go on with --run.resume true, or choose another --run.dir"},

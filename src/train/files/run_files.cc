@@ -60,9 +60,10 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   if (found_ && run_.done >= run_.total) return;  // the run has ended: nothing may change
   Config resolved = run_.config;
   resolved.run.dir = directory_.string();
-  resolved.run.resume.clear();  // options of this start, not of the run
+  resolved.run.resume.clear();  // resume and may_differ are options of this start, not of the run
   resolved.data.may_differ = false;
-  // A start that fails must not leave a half run, which would make the next start fail.
+  // Notes the files that this start creates, so that they are removed again if the start fails. Files that remain would
+  // make the next start fail.
   const auto make = [&](const char* name, const auto& body) {
     std::error_code ignored;
     const bool is_new = !fs::exists(fs::symlink_status(directory_ / name, ignored));
@@ -79,9 +80,9 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   });
 }
 
-// If a run is resumed from an older checkpoint, a later resume must not find its newer checkpoints. They are set aside,
-// with the metrics of their steps, until the run has reached these steps again. Until then the user can go back to
-// them.
+// If a run is resumed from an older checkpoint, a later resume must not find the newer checkpoints. These are moved to
+// another folder, together with a copy of metrics.jsonl, until the run has reached their steps again. Until then the
+// user can go back to them.
 void RunFiles::set_future_aside() {
   const fs::path checkpoints = directory_ / "checkpoints";
   const std::vector<fs::path> all = checkpoint::list(checkpoints);

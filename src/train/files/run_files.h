@@ -26,16 +26,16 @@ class RunFiles {
   // (start/resume.h) on every rank.
   void find();
   struct Contents {
-    data::SamplerOptions drawn_by;  // the samples that data.dump_order writes
+    data::SamplerOptions drawn_by;  // how the samples are drawn, for data.dump_order
     TextMap metadata;               // metadata of initial.safetensors
   };
   // Collective. Locks the run's directory and opens the files of `lines`. If the run is resumed from an older
-  // checkpoint, newer checkpoints are set aside. If saves_initial(), rank 0 must have all weights. If a start fails,
-  // the files and folders that it made are removed. Throws IoError on every rank.
+  // checkpoint, newer checkpoints are moved to another folder. If saves_initial() is true, rank 0 must have all
+  // weights. If a start fails, the files and folders that it made are removed. Throws IoError on every rank.
   void open(const Contents& contents, StepLines& lines);
 
   const std::filesystem::path& directory() const { return directory_; }  // known on every rank
-  // Null: the run begins at step 0.
+  // The checkpoint from which the run is resumed, or null if the run begins at step 0.
   const checkpoint::Checkpoint* found() const { return found_ ? &*found_ : nullptr; }
   // Whether initial.safetensors is to be written.
   bool saves_initial() const { return run_.config.run.save_initial && !found_; }
@@ -47,11 +47,11 @@ class RunFiles {
   Run& run_;
   std::filesystem::path directory_;
   std::optional<checkpoint::Checkpoint> found_;
-  // Only on rank 0:
+  // These members are set only on rank 0:
   bool same_run_ = false;                          // the directory holds the run that is resumed
   std::vector<std::filesystem::path> unreadable_;  // checkpoints that could not be read because of disk errors
   std::optional<RunDirectory> held_;
-  MadeHere made_;  // declared after held_: removes what this start made, while the directory is still locked
+  MadeHere made_;  // declared after held_, so that it removes files while the directory is still locked
 };
 
 }  // namespace reigen::train

@@ -27,12 +27,12 @@ class StepLines {
   void close();
   bool writes_order() const { return order_.has_value(); }
 
-  // order: the samples of this step; dropped if data.dump_order is not set. If the disk refuses the lines, rank 0 tells
-  // the user once for each cause.
+  // `order` is the line with the samples of this step. It is ignored if data.dump_order is not set. If the disk refuses
+  // the lines, rank 0 tells the user once for each cause.
   void write(const StepMetrics& metrics, const std::string& order);
   void write(const ValidationMetrics& metrics);
   void flush();              // throws IoError
-  void flush_what_can_be();  // drops errors: the caller is about to throw another one
+  void flush_what_can_be();  // warns of an error: the caller is about to throw another one
 
  private:
   void tell_trouble();

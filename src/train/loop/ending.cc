@@ -33,7 +33,7 @@ Ending::Ending(Run& run, const RunFiles& files, const RunData& data, TrainedMode
 
 void Ending::save_last() {
   const bool has_ended = run_.done >= run_.total;
-  checkpoints_.wait();  // make_room() spares the newest whole checkpoint, so a save in progress must end first
+  checkpoints_.wait();  // make_room() keeps the newest whole checkpoint, so a save in progress must end first
   const bool is_due = checkpoints_.asked_to_save() != run_.done;
   if (has_ended && is_due) {
     checkpoints_.require_finite();
@@ -121,9 +121,9 @@ Summary Ending::summarize() {
   return summary;
 }
 
-// Closing words are only for people, so an error in them gives only a warning.
+// Prints the task's closing words. They are only for people, so an error in them causes only a warning.
 void Ending::say_closing_words() {
-  // If ranks divide the weights over a network, rank 0 alone does not have all weights.
+  // If ranks divide the weights over a network, rank 0 does not have all weights and cannot run the model alone.
   if (!run_.is_first() || model_.gathers()) return;
   try {
     const at::NoGradGuard no_grad;

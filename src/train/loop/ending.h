@@ -29,18 +29,18 @@ class Ending {
          Outcome& outcome);
 
   // Collective. Saves the last checkpoint, after the last step or when the run stops. After the last step, the weights
-  // are written before the checkpoint. They are smaller, and the checkpoint must not take their room. If ranks hold
+  // are written before the checkpoint: they need less room, and the checkpoint must not take this room. If ranks hold
   // parts of the weights, the weights are copied from the checkpoint after it was written.
   void save_last();
   // Collective. Ends a run whose checkpoints keep failing: writes the weights and throws.
   void give_up();
-  // Collective. Writes weights, scores and summary, and says the closing words. Throws as require_complete().
+  // Collective. Writes weights, scores and summary, and says the closing words. Throws the error of require_complete().
   void finish();
   // Throws on every rank if something could not be written. The error names what is lost and what was saved.
   void require_complete() const;
   bool has_results() const { return models_.has_results(); }
 
-  // The scores of finish().
+  // The scores that finish() has computed; not set before finish().
   const std::optional<Scores>& test() const { return test_; }
   // Call it at the end of the process's first step: notes the time since the process started.
   void note_first_step();

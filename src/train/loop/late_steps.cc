@@ -27,7 +27,8 @@ void LateSteps::add_left_out(Losses::Noted noted) {
 
 void LateSteps::finish() { finish(0, 0); }
 
-// The newest steps remain: `unread` of them unread, and `unended` of them without their sums.
+// Finishes all steps except the newest. Of the newest `unread` steps the host does not read the numbers yet, and for
+// the newest `unended` steps it does not wait for the sums over the ranks yet.
 void LateSteps::finish(std::size_t unread, std::size_t unended) {
   for (std::size_t i = 0; i + unread < steps_.size(); ++i) {
     if (!steps_[i].was_read()) read(steps_[i]);
@@ -45,7 +46,8 @@ void LateSteps::read(Step& step) {
   const bool stopped = numbers[3] != 0;
   step.own = step.batch->terms > 0 ? loss / static_cast<double>(step.batch->terms) : 0;
   step.noted.metrics.grad_norm = std::sqrt(numbers[1]);
-  // If this norm is finite and the step is reported for its norm, the norm of another rank is not finite.
+  // `norm` is reported only if the norm of some rank is not finite. If this rank's norm is finite, another rank's is
+  // not, and this rank reports infinity.
   step.norm = std::isfinite(numbers[1]) ? HUGE_VAL : std::sqrt(numbers[1]);
   step.numbers.reset();
   step.sums = run_.world.allocate(kSums * sizeof(double));

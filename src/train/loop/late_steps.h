@@ -1,12 +1,13 @@
-// Steps on a GPU, whose losses and norms the host reads when it has already enqueued the next step.
+// Steps on a GPU. The host reads the loss and the norm of such a step only after it has enqueued the next step.
 //
-// A step goes through two states. Its numbers come to this rank: the host reads them after the next step was enqueued.
-// Then the ranks add up their numbers in a call that is started, and waited for one step later. So the host waits
-// neither for the GPU, as long as the GPU has done the step before, nor for other ranks. A step whose numbers are not
-// finite changes nothing, and neither do the steps after it (optim::DeviceNorm). So the weights are still those of this
-// step when the host finds out. The exception is a loss that is not finite although its gradients are: its step has
-// changed the weights.
-// Thread rule: the thread of its rank. Every rank must call functions marked "Collective" at the same place.
+// A step is finished in two stages. After the next step was enqueued, the host reads the numbers of this rank, and
+// starts an all_reduce that adds up the numbers of all ranks. One step later the host waits for this all_reduce. So the
+// host waits neither for other ranks nor for the GPU, as long as the GPU is at most one step behind the host. If the
+// gradients of a step are not finite, neither this step nor the steps after it change the weights (optim::DeviceNorm).
+// So the weights are still those of this step when the host reads its numbers. There is one exception: a step whose
+// loss is not finite, but whose gradients are finite, has changed the weights.
+// Thread rule: used only by the thread of its rank. Every rank must call functions marked "Collective" at the same
+// place.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,9 @@ class LateSteps {
   LateSteps(Run& run, const TrainedModel& model, Losses& losses, NotFinite& not_finite)
       : run_(run), model_(model), losses_(losses), not_finite_(not_finite) {}
 
-  // Collective. Call it when all work of the step is enqueued and the step was counted. Finishes older steps.
+  // Collective. Call it after all work of the step was enqueued and the step was counted. Finishes older steps.
   void add(Losses::Noted noted, const OwnLoss& own, const data::Batch& batch);
-  // As add(), for a batch that is left out: there is nothing to read.
+  // As add(), for a step whose batch is left out. Such a step has no numbers to read.
   void add_left_out(Losses::Noted noted);
   // Collective. Finishes all steps. Does nothing if there are none.
   void finish();
@@ -41,11 +42,11 @@ class LateSteps {
  private:
   struct Step {
     Losses::Noted noted = {};
-    std::optional<data::Batch> batch = {};           // of this rank; none: the batch is left out
+    std::optional<data::Batch> batch = {};           // of this rank; not set if the batch is left out
     std::optional<tensor::LateValues> numbers = {};  // this rank's loss, and the values of optim::DeviceNorm
     double own = 0;                                  // the mean loss of this rank, after the numbers were read
-    double norm = 0;                                 // for the report, if the step is not finite
-    std::shared_ptr<void> sums = {};                 // after that: kSums numbers, of all ranks when `added` is done
+    double norm = 0;                                 // for the error report, if the step is not finite
+    std::shared_ptr<void> sums = {};                 // kSums numbers of this rank; sums over all ranks after `added`
     Work added = {};
 
     bool was_read() const { return !numbers.has_value(); }
@@ -58,7 +59,7 @@ class LateSteps {
   const TrainedModel& model_;
   Losses& losses_;
   NotFinite& not_finite_;
-  std::deque<Step> steps_;  // the oldest first; those that were read come before the others
+  std::deque<Step> steps_;  // from the oldest step to the newest
 };
 
 }  // namespace reigen::train

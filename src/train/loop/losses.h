@@ -1,7 +1,8 @@
 // Adds up the losses of all ranks in each step. With some strategies each rank steps with its own gradients. Then the
 // losses of several steps are added up together, so that no rank waits for another in each step. Rank 0 writes and
 // shows the losses.
-// Thread rule: the thread of its rank. Every rank must call functions marked "Collective" at the same place.
+// Thread rule: used only by the thread of its rank. Every rank must call functions marked "Collective" at the same
+// place.
 #pragma once
 
 #include <cstdint>
@@ -27,30 +28,31 @@ class Losses {
   // If each rank steps with its own gradients, the ranks wait for each other at least once in this many steps.
   static constexpr std::int64_t kTogether = 16;
 
-  // Collective. Returns the loss of the global batch. `sum`: the sum of this rank's losses over its terms. Sets
-  // run.stop if any rank requests a stop, and sets gradients.finite to whether the gradients of all ranks are finite.
+  // Collective. Returns the loss of the global batch. `sum` is the sum of this rank's losses over its terms (samples,
+  // or tokens of texts). Sets run.stop if any rank requests a stop, and sets gradients.finite to whether the gradients
+  // of all ranks are finite.
   double add_up(double sum, Optimization::Gradients& gradients, const data::Batch& batch);
 
   struct Step {
-    double loss = 0;  // of the global batch; if losses are added up late: this rank's sum over its terms
+    double loss = 0;  // the loss of the global batch, or this rank's sum over its terms if losses are added up late
     std::optional<double> grad_norm = {};
     bool skipped = false;
   };
   // A step whose loss may not be known yet.
   struct Noted {
-    std::int64_t step = 0;  // its number, from 1
+    std::int64_t step = 0;  // number of the step, counted from 1
     double loss = 0;
     std::int64_t terms = 0;
-    StepMetrics metrics = {};  // on rank 0 only; with .grad_norm on every rank
-    std::string order = {};    // on rank 0 only
+    StepMetrics metrics = {};  // set on rank 0 only, except for .grad_norm, which every rank may set
+    std::string order = {};    // on rank 0 only: the line for data.dump_order
   };
-  // Call it after the step was counted: run.done is the number of the step.
+  // Makes the record of a step. Call it after the step was counted, so that run.done is the number of this step.
   Noted noted(const Step& step, const data::Batch& batch, const StepTime& time) const;
   // Writes and shows the loss of a step, or keeps it until add_up_late() if each rank steps with its own gradients.
   void note(Noted one);
-  // Writes and shows the loss of a step, which is that of the global batch.
+  // Writes and shows the loss of a step. `one.loss` must be the loss of the global batch.
   void record(Noted& one);
-  // Collective. Adds up the losses that were noted since the last call. Does nothing if losses are added up in each
+  // Collective. Adds up the losses that were noted after the last call. Does nothing if losses are added up in each
   // step.
   void add_up_late();
 

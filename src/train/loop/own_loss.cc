@@ -16,7 +16,8 @@ void OwnLoss::add(const at::Tensor& mean, std::int64_t terms) {
     return;
   }
   const at::NoGradGuard no_grad;
-  // Not add_(mean, terms), which may round once where the CPU rounds twice.
+  // add_(mean, terms) might round only once, and the code for the CPU rounds twice. GPU and CPU would then give
+  // different bits.
   on_gpu_.add_(mean.detach().to(at::kDouble).mul(static_cast<double>(terms)));
 }
 

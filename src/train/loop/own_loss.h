@@ -1,6 +1,6 @@
-// The sum of this rank's losses over its terms in one step. On a GPU the sum is made there, so that the host need not
-// wait for it.
-// Thread rule: the thread of its rank.
+// The sum of this rank's losses over its terms (samples, or tokens of texts) in one step. For a model on a GPU, the GPU
+// computes the sum, so that the host need not wait for the losses.
+// Thread rule: used only by the thread of its rank.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,12 +14,12 @@ class OwnLoss {
  public:
   explicit OwnLoss(const at::Device& device);
 
-  // mean: the mean loss over `terms` terms. Of 0 terms the mean is no number, and does not count.
+  // `mean` is the mean loss over `terms` terms. If `terms` is 0, the mean may be NaN and is ignored.
   void add(const at::Tensor& mean, std::int64_t terms);
 
-  // On a GPU: waits for it.
+  // Returns the sum. If the sum is on a GPU, waits for the GPU.
   double value() const;
-  // One number in fp64, on the device.
+  // Returns the sum as a tensor of one fp64 number, on the device.
   at::Tensor on_device() const;
 
  private:

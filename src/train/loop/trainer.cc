@@ -1,5 +1,5 @@
-// The training loop. The loop calls by name the parts that may change its course. Parts that only observe it are
-// Watchers (watch/watcher.h).
+// The training loop. The loop itself calls the objects that may skip a step or end the run. Objects that only observe
+// the steps are Watchers, which the loop calls through one interface (watch/watcher.h).
 #include "reigen/train/trainer.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -41,7 +41,7 @@
 
 namespace reigen::train {
 
-// Order matters: each part refers to parts above it.
+// The order of the members matters, because the constructor of a member takes members above it.
 struct Trainer::Impl {
   Impl(Task& task, Communicator world, TrainerOptions options) : run(task, std::move(world), std::move(options)) {}
 
@@ -90,7 +90,7 @@ Scores Trainer::validate() { return impl_->validation.score(); }
 FitResult Trainer::fit() {
   try {
     return impl_->fit();
-  } catch (const c10::OutOfMemoryError& error) {  // outside of a step: the model's way to the GPU, a validation
+  } catch (const c10::OutOfMemoryError& error) {  // outside of a step: in a copy to the GPU or a validation
     throw Error(ExitCode::kOsResource,
                 Report{.what = "out of memory of the GPU",
                        .got = first_line_of(error),
@@ -203,7 +203,7 @@ bool Trainer::Impl::train() {
   return true;
 }
 
-// Begins again from the checkpoint, as a resumed run does. The ranks and their group remain.
+// Begins again from the checkpoint, as a resumed run does, but in the same processes and with the same group.
 void Trainer::Impl::go_back() {
   run.config.run.dir = files.directory().string();
   late.drop();
@@ -241,12 +241,12 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
             "done there: the run goes on from their mean",
             run.done, run.config.parallel.strategy.name));
       }
-      // Ending::save_last() saves the last checkpoint by its own rules.
+      // The last checkpoint is saved by Ending::save_last(), which may write the weights before it.
       if (run.done < run.total && !run.stop) checkpoints.save();
       cycle.lap();
     }
     if (ended) {
-      // The validation after the last epoch is made at the end of the run.
+      // The validation after the last epoch is made at the end of the run, by Ending::finish().
       if (run.done < run.total && !run.stop) {
         validation.score_epoch(epoch);
         cycle.lap();
@@ -314,7 +314,8 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
     model.parallel().after_step();
   }
   time.optimizer += lap(Phase::kOptimizer);
-  // If ranks share weights, they wait for each other during the optimizer's step. That time is communication.
+  // If ranks share weights, they wait for each other during the optimizer's step. This waiting time counts as
+  // communication.
   const double meetings = model.seconds_met() - met;
   time.exposed += meetings;
   time.optimizer -= meetings;
@@ -330,7 +331,8 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   for (Watcher* watcher : watchers) watcher->end_step(run.done);
 }
 
-// Finds out the loss of the step, and whether it is to be skipped. own: the sum over the terms of this rank.
+// Sets the loss of `step`, and whether the step is to be skipped. `own` is the sum of this rank's losses over its
+// terms.
 void Trainer::Impl::judge(Losses::Step& step, double own, Optimization::Gradients& gradients,
                           const data::Batch& batch) {
   if (model.ranks_differ()) {

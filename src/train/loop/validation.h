@@ -22,8 +22,8 @@ class Validation {
   // average of the weights if there is one.
   Scores score() { return score_all(false); }
   // Collective. Scores the model in the middle of a run, shows the score to the user and writes it to metrics.jsonl.
-  // Stops early if a rank requests a stop: a scheduler that warns two minutes before the end may warn during a long
-  // validation, and a validation can be repeated.
+  // Stops early if a rank requests a stop. A scheduler may send its signal only two minutes before it ends the job, and
+  // a long validation would use up this time. An unfinished validation can be repeated later.
   void score_epoch(std::int64_t epoch);
   // Writes the score to metrics.jsonl.
   void note(const Scores& scores, std::int64_t epoch);

@@ -10,8 +10,8 @@
 namespace reigen::train {
 
 // While the result lives, every N-th unit of the task's model computes its activations again in backward, where N is
-// train.activation_checkpoint; null for 0. Throws an error with exit code 78 that is_common() (every rank has it) if
-// the model is not made of units, or if train.activation_keep is set without train.activation_checkpoint.
+// train.activation_checkpoint. Returns null if N is 0. Throws an error that every rank has (exit code 78, is_common()
+// is true) if the model is not made of units, or if train.activation_keep is set without train.activation_checkpoint.
 std::unique_ptr<nn::ActivationCheckpoint> checkpoint_activations(Task& task, const TrainConfig& config);
 
 }  // namespace reigen::train

@@ -14,7 +14,7 @@ namespace reigen::train {
 
 namespace {
 
-// LibTorch's library comes first: it brings the CUDA runtime that Reigen uses then.
+// LibTorch's library for CUDA is opened first, because Reigen uses the CUDA runtime that this library loads.
 bool can_use_gpu() {
   try {
     tensor::open_torch_cuda();
@@ -60,7 +60,7 @@ data::Samples samples_on(const at::Device& device, const data::Samples& samples)
     return tensor.defined() ? tensor.to(device, /*non_blocking=*/true) : tensor;
   };
   data::Samples moved{there(samples.input), there(samples.target), {}, {}};
-  // The first of all input tensors is `input`, and need not be copied twice.
+  // inputs[0] is the same tensor as `input`, so it is not copied a second time. The same holds for the targets.
   for (std::size_t i = 0; i < samples.inputs.size(); ++i) {
     moved.inputs.push_back(i == 0 ? moved.input : there(samples.inputs[i]));
   }

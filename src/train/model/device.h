@@ -11,19 +11,21 @@
 
 namespace reigen::train {
 
-// The options of a run whose train.device is "auto", with the device that this rank takes: "cuda" if LibTorch's part
-// for GPUs, the kernels and a GPU are there, else "cpu". Other options do not change.
+// If train.device is "auto", replaces it by the device that this rank takes: "cuda" if LibTorch's library for CUDA,
+// Reigen's kernels and a GPU are there, else "cpu". Other options do not change.
 TrainConfig with_device_chosen(TrainConfig config);
 
-// Collective. The GPU that the rank's group carries, or the CPU, as train.device says; auto: what the group carries.
-// Throws InvalidArgument with exit code 78 that is_common() if train.device asks for a GPU and the group has none or
-// another one, BackendError if LibTorch's part for GPUs cannot be opened, and the errors of device::require_usable().
+// Collective. Returns the device on which this rank computes: the CPU, or the GPU whose memory the rank's group
+// carries. train.device decides which; with "auto" it is the device of the group. Throws InvalidArgument (exit code 78,
+// is_common()) if train.device asks for a GPU and the group has no GPU or another GPU, BackendError if LibTorch's
+// library for CUDA cannot be opened, and the errors of device::require_usable().
 at::Device device_of(const TrainConfig& config, const Communicator& world);
 
 // The memory that is free on the device.
 base::AvailableMemory available_on(const at::Device& device);
 
-// The samples on this device. Samples in pinned memory are copied while the host goes on. They may be dropped at once.
+// Returns the samples on this device. If they must be copied from pinned memory, the host does not wait for the copy.
+// The given samples may be freed before the copy is done.
 data::Samples samples_on(const at::Device& device, const data::Samples& samples);
 
 }  // namespace reigen::train

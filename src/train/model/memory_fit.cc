@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMostRanks = 1 << 12;
 
-// The ranks that draw from the same memory as this rank, and the room that they share.
+// The ranks that use the same memory (of a host or a GPU) as this rank, and the bytes that they may take together.
 struct Here {
   std::int64_t room = 0;
   std::vector<int> ranks = {};
@@ -27,8 +27,8 @@ struct Here {
 
 struct Need {
   parallel::LayoutInputs inputs;
-  bool copies = false;   // counts the copies of the tensors that a rank gives to a checkpoint
-  bool adds_up = false;  // counts the whole gradients that are kept between micro-batches
+  bool copies = false;   // true: copies of the tensors that a rank writes to a checkpoint count
+  bool adds_up = false;  // true: whole gradients that are kept between micro-batches count
 
   std::int64_t of(const Here& here) const { return of(inputs.choose(), here); }
   std::int64_t of(const layout::Layout& layout, const Here& here) const {
@@ -45,14 +45,15 @@ struct Need {
     }
     return bytes;
   }
-  // The bytes of the rank that needs most, if each rank has a memory of its own.
+  // The bytes of the rank that needs the most, if each rank has memory of its own.
   std::int64_t of_the_largest() const {
     const layout::Layout layout = inputs.choose();
     std::int64_t most = 0;
     for (int rank = 0; rank < layout.ranks(); ++rank) most = std::max(most, of(layout, {.ranks = {rank}}));
     return most;
   }
-  // Whether gradients are whole before they are averaged, in addition to this rank's share of the averaged gradients.
+  // Whether a rank needs memory for whole gradients before they are averaged, in addition to the memory for its share
+  // of the averaged gradients.
   bool makes_beside_shares() const {
     const layout::Layout layout = inputs.choose();
     return layout.bytes_before_averaging(layout.coordinates_of(0)) > 0;
@@ -62,7 +63,8 @@ struct Need {
     change(changed);
     return changed;
   }
-  // What the same model needs on `ranks` ranks that shard parameters, gradients and states and share no memory.
+  // Returns the need of the same model on `ranks` ranks that shard parameters, gradients and states and share no
+  // memory.
   Need over_a_network(int ranks) const {
     return with([&](Need& changed) {
       changed.inputs.choices.sharding = layout::Sharding::kParameters;
@@ -74,12 +76,13 @@ struct Need {
 
 std::string text(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
 
-// The number of ranks on which the model would fit if they shard everything over a network, each with as much memory as
-// one rank has here. 0: it fits on no number of ranks.
+// Returns the smallest number of ranks, from `least` on, on which the model would fit. The ranks shard everything over
+// a network, and each has as much memory as one rank has here. Returns 0 if the model fits on no number of ranks.
 int ranks_that_fit(const Need& need, const Here& here, int least) {
   const auto room_of_one = here.room / static_cast<std::int64_t>(here.ranks.size());
   const auto fits = [&](int ranks) { return need.over_a_network(ranks).of_the_largest() <= room_of_one; };
-  // With more ranks than blocks of weights, the shares do not shrink further.
+  // More ranks than kMostRanks are not tried. If there are more ranks than blocks of weights, shares do not shrink
+  // further.
   if (!fits(kMostRanks)) return 0;
   int enough = least;
   while (enough < kMostRanks && !fits(enough)) enough = std::min(2 * enough, kMostRanks);
@@ -126,7 +129,7 @@ std::string what_fits(const Need& need, const Here& here) {
   return ways.empty() ? "use a smaller model, or more memory" : fmt::format("{}", fmt::join(ways, "; "));
 }
 
-// Collective. Finds the ranks that draw from the same memory as this rank.
+// Collective. Finds the ranks that use the same memory as this rank.
 Here ask_all(const base::AvailableMemory& there, const Communicator& world) {
   struct Rank {
     std::uint64_t memory;  // hash of the identity of the memory
@@ -185,7 +188,7 @@ void require_room(const torch::nn::Module& module, const parallel::LayoutInputs&
                   .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples &&
                              !inputs.machine.has_model_on_gpu};
   const base::AvailableMemory there = available();
-  // The parameters that the module holds now have taken their bytes already.
+  // The parameters that the module holds now have already taken their memory. Their bytes are added to the free bytes.
   std::int64_t held = 0;
   for (const at::Tensor& parameter : module.parameters()) {
     const bool is_there = parameter.is_cuda() == inputs.machine.has_model_on_gpu;

@@ -1,5 +1,5 @@
-// Checks whether the data that a run holds between steps fit into memory. The check comes before the memory is taken,
-// so the answer is an error that says what would fit, instead of a process that the kernel kills.
+// Checks whether the data that a run holds between steps fit into memory. The check is made before the memory is taken.
+// So the user gets an error that says what would fit, and the kernel does not kill the process.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -17,26 +17,29 @@
 
 namespace reigen::train {
 
-// Collective. A model on a GPU is checked against the free memory that `available` tells of its GPU, other models
-// against that of the host. The needed bytes follow from the layout that `inputs` choose. `inputs` must list the states
-// of the optimizer, or these are not counted. The needed bytes include weights of `module` that are allocated already,
-// so the bytes of these weights count as free. The copies of checkpoint.asynchronous are counted too if they are on
-// this device. So are the whole gradients that are kept between micro-batches, if a rank's `samples` in a step exceed
-// one micro-batch. Ranks that draw from the same memory of a machine are added up. Not counted are activations, and the
-// whole weights and gradients that a sharded unit has while it computes. If the bytes do not fit, every rank throws the
-// same error, with exit code 71 and is_common() true. The error says how much is needed and available, which limit
-// applies, and which sharding or number of ranks would fit.
+// Collective. Checks whether weights, gradients and optimizer states fit into the free memory that `available` returns:
+// the memory of the GPU if the model is on a GPU, otherwise that of the host. The needed bytes follow from the layout
+// that inputs.choose() makes. `inputs` must list the states of the optimizer; otherwise these are not counted. The
+// needed bytes include all weights of `module`, so the bytes of weights that are allocated already count as free. If
+// the model is on the host, the copies of checkpoint.asynchronous are counted too, and the whole gradients that are
+// kept between micro-batches, if a rank's `samples` in a step exceed one micro-batch. The bytes of all ranks that use
+// the same memory are added up. Activations are not counted, and neither are the whole weights and gradients that a
+// sharded unit has while it computes. If the bytes do not fit, every rank throws the same error, with exit code 71 and
+// is_common() true. The error says how much is needed and available, which limit applies, and which sharding or number
+// of ranks would fit.
 void require_room(
     const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config, std::int64_t samples,
     const Communicator& world,
     const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });
 
-// The error of a rank whose GPU had no memory left in this step: what the run holds by the layout, and settings with
-// which a step takes less. samples: of this rank in a step. `text`: LibTorch's message.
+// Returns the error of a rank whose GPU had no memory left in this step. The error names the bytes that the run holds
+// according to the layout (`held`), and options with which a step takes less memory. `samples` is the number of this
+// rank's samples in a step. `text` is LibTorch's message.
 Error out_of_memory(const std::string& text, std::int64_t step, const MemoryUse& held, const Config& config,
                     std::int64_t samples);
 
-// The same check for `bytes` that every rank is about to take in addition. `fix`: the advice that the error gives.
+// The check of the first require_room(), for `bytes` that every rank is about to take in addition. `what` names these
+// bytes in the error, and `fix` is the advice that the error gives.
 void require_room(
     const char* what, std::int64_t bytes, const std::string& fix, const Communicator& world,
     const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });

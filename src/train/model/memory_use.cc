@@ -23,7 +23,7 @@ std::int64_t bytes_of(const at::Tensor& tensor) { return static_cast<std::int64_
 }  // namespace
 
 MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataParallelBase& parallel) {
-  // All ranges of a wrapper take their memory from one resource.
+  // All ranges of a data_parallel wrapper take their memory from one MemoryResource.
   const tensor::MemoryResource& taken = parallel.parameters().front().resource();
   MemoryUse use{.parameters = taken.bytes(layout::Role::kValue),
                 .gradients = taken.bytes(layout::Role::kGradient),

@@ -34,13 +34,13 @@ MemoryUse formula(const layout::Layout& layout, const layout::Coordinates& at);
 // Counts the bytes that are held between steps.
 MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataParallelBase& parallel);
 
-// Collective. The values of all ranks.
+// Collective. Returns the values of all ranks on every rank.
 MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, const Communicator& world);
 
 // The peak resident memory of this process (VmHWM); 0 if the kernel does not report it.
 std::int64_t peak_memory_bytes();
 
-// "parameters 4.6 MiB, gradients ...": for each part, the value of the rank with the most.
+// "parameters 4.6 MiB, gradients ...": for each kind of memory, the value of the rank that has the most.
 std::string to_text(const MemoryReport& report);
 
 }  // namespace reigen::train

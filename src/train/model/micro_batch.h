@@ -15,7 +15,8 @@ namespace reigen::train {
 // this case no seed is set.
 void seed_step(const Run& run, std::int64_t done);
 
-// The mean loss over the terms of the micro-batch. Without samples, the forward uses a stand-in sample of weight 0.
+// Returns the mean loss over the terms of the micro-batch. If this rank has no sample, the forward uses a stand-in
+// sample of weight 0.
 at::Tensor loss_of(Run& run, const data::MicroBatch& part);
 
 // Calls backward on `mean` times the weight of the micro-batch in the batch, times the loss scale. `mean`: the result

@@ -38,17 +38,18 @@ class Optimization {
 
   // look() computes the norm of the gradients and checks whether they are finite, if the result is needed before the
   // step: to clip, to skip the step, or to find the rank whose gradients are not finite. (If ranks keep only the mean
-  // of the gradients, finding this rank means computing the step again, with unchanged weights.) Otherwise look()
-  // returns defaults, and step() checks the gradients while it reads them. If reads_late(), look() computes the norm on
-  // the GPU, step() uses it there, and the results have defaults.
+  // of the gradients, they find this rank only by computing the step again with unchanged weights.) Otherwise look()
+  // returns default values, and step() checks the gradients while it reads them. If reads_late(), look() computes the
+  // norm on the GPU, step() uses it there, and both return default values.
   struct Gradients {
     std::optional<double> norm = {};  // norm before clipping
     bool finite = true;
     double factor = 1;
   };
   Gradients look();
-  // Whether the host need not know norm and check before the step: on a GPU, unless a step may be skipped, the
-  // optimizer needs norms on the host, or each rank steps with its own gradients.
+  // Whether the host learns the norm and the check of the gradients only after the step. This is true on a GPU, unless
+  // a step may be skipped, the optimizer needs norms on the host, a loss scale is used, or each rank steps with its own
+  // gradients.
   bool reads_late() const { return norm_.has_value(); }
   // With reads_late(): the values of optim::DeviceNorm after look().
   const at::Tensor& late_values() const { return norm_->values(); }
@@ -58,9 +59,10 @@ class Optimization {
 
   // Makes the optimizer's step, drops the gradients, and updates the average of the weights. `done`: the number of
   // steps before this one. `gradients`: the result of look(). With a loss scale, gradients that overflowed are dropped
-  // without a step. Returns the norm of the gradients, if it is known. If the returned `finite` is false, the weights
-  // are spoiled, and the gradients are not dropped. agree: the group whose ranks skip a step together although their
-  // gradients differ; null if there is no such group.
+  // without a step. Returns the norm of the gradients, if it is known. If the returned `finite` is false, the step has
+  // made weights that are not finite, and the gradients are not dropped. If ranks step with different gradients and a
+  // loss scale, the ranks of the group `agree` skip a step together. `agree` is null if all ranks have the same
+  // gradients.
   Gradients step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
   // Replaces a step: drops the gradients.
   void leave_out() { optimizer_->zero_grad(); }

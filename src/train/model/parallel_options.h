@@ -8,8 +8,8 @@
 
 namespace reigen::train {
 
-// `device`: where the model is. parallel.shard auto becomes gradients if the ranks share this memory and all options
-// that are set are compatible with it. Otherwise it becomes none.
+// `device` is the device of the model. parallel.shard auto becomes gradients if the ranks share the memory of the
+// model, and if no option requires that gradients are sent in buckets. Otherwise auto becomes none.
 parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world,
                                                     const at::Device& device = at::kCPU);
 

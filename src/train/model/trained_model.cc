@@ -50,8 +50,8 @@ void require_precision(const torch::nn::Module& module, const std::string& preci
   }
 }
 
-// Turns InvalidArgument into a plain Error. wrap() may throw InvalidArgument on all ranks alike, and make() marks it
-// as common; body() may fail on one rank alone.
+// Returns a function that runs body() and throws a plain Error in place of InvalidArgument. make() marks every
+// InvalidArgument that wrap() throws as common to all ranks, but body() may fail on one rank alone.
 std::function<void()> alone(std::function<void()> body) {
   return [body = std::move(body)] {
     try {
@@ -62,7 +62,7 @@ std::function<void()> alone(std::function<void()> body) {
   };
 }
 
-// The tensors of the module. Tensors without memory get an empty part, so nothing is read into them.
+// Returns the tensors of the module. Tensors without memory get an empty part, so nothing is read into them.
 std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& module) {
   std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module);
   for (tensor::NamedTensor& item : tensors) {
@@ -71,7 +71,8 @@ std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& modu
   return tensors;
 }
 
-// Initial values are set on the host, in memory. After a rollback the model is still on the GPU.
+// Moves the model to the host, and gives memory to tensors that have none, because initial values are set in memory of
+// the host. After a rollback the model is still on the GPU.
 void bring_to_host(torch::nn::Module& module) {
   const auto give_memory = [](at::Tensor tensor) {
     if (!nn::has_no_memory(tensor)) return;
@@ -127,7 +128,8 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   mesh_.clear();
   for (const layout::Axis& axis : layout.axes()) mesh_.emplace_back(axis.name, axis.size);
   memory_ = formula(layout, layout.coordinates_of(run_.world.rank()));
-  // After a rollback the memory of the old wrapper may not be free yet, so it would be counted twice.
+  // After a rollback there is no check: the memory of the old wrapper may not be free yet, so it would be counted
+  // twice.
   const std::int64_t samples = (start.global_batch + run_.world.size() - 1) / run_.world.size();
   if (run_.rollbacks == 0) {
     require_room(module(), inputs, config, samples, run_.world, [&] { return available_on(run_.device); });

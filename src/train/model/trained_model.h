@@ -1,6 +1,7 @@
 // The model of a run with its data_parallel wrapper, its optimizer and its activation checkpointing. make() is called
 // at the start of a run and again after a rollback. Before make() the model is the task's bare module.
-// Thread rule: the thread of its rank. Every rank must call functions marked "Collective" at the same place.
+// Thread rule: used only by the thread of its rank. Every rank must call functions marked "Collective" at the same
+// place.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ class TrainedModel {
 
   struct Start {
     const checkpoint::Checkpoint* from = nullptr;  // null: initial values from the seed
-    std::string other_strategy = {};               // why the checkpoint's strategy state does not fit; empty: it fits
+    std::string other_strategy = {};               // why the checkpoint's strategy state does not fit; empty if it fits
     std::int64_t global_batch = 0;
     std::int64_t samples_per_step = 0;
   };
@@ -38,13 +39,13 @@ class TrainedModel {
   bool is_made() const { return optimization_.has_value(); }
 
   torch::nn::Module& module() const { return run_.task.module(); }
-  // Only after make():
+  // These functions may be called only after make().
   parallel::DataParallelBase& parallel() { return *parallel_; }
   const parallel::DataParallelBase& parallel() const { return *parallel_; }
   Optimization& optimization() { return *optimization_; }
   const Optimization& optimization() const { return *optimization_; }
 
-  // Whether each rank steps with its own gradients. Then the losses are added up only after several steps.
+  // Whether each rank steps with its own gradients. In this case the losses are added up only after several steps.
   bool ranks_differ() const { return parallel_ && parallel_->ranks_differ(); }
   // Whether weights are sharded over a network, so that no rank has all of them between steps.
   bool gathers() const { return parallel_ && parallel_->gathers(); }
@@ -52,8 +53,8 @@ class TrainedModel {
   // Call it after a backward: from now on the ranks may differ again, so settle() has work to do.
   void note_step() { settled_ = false; }
   // Collective. Makes model and optimizer state equal on all ranks in the middle of a run: tensors that differ become
-  // their mean over the ranks. A second call after the same step does nothing, because the mean of three equal numbers
-  // need not be that number.
+  // their mean over the ranks. A second call after the same step does nothing, because rounding can make the mean of
+  // three equal numbers differ from these numbers.
   void settle();
 
   // The state of optimizer and strategy that checkpoints save.
@@ -64,7 +65,7 @@ class TrainedModel {
   double seconds_met() const;
   // Names and sizes of the layout's axes, for checkpoints.
   const std::vector<std::pair<std::string, std::int64_t>>& mesh() const { return mesh_; }
-  // The bytes of this rank that the layout predicts.
+  // The bytes that the layout predicts for this rank.
   const MemoryUse& memory_of_layout() const { return memory_; }
 
  private:
@@ -78,7 +79,7 @@ class TrainedModel {
   std::optional<Optimization> optimization_;
   std::vector<std::pair<std::string, std::int64_t>> mesh_;
   MemoryUse memory_;
-  bool settled_ = false;  // settle() was called since the last step
+  bool settled_ = false;  // settle() was called after the last step
 };
 
 }  // namespace reigen::train

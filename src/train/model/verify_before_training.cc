@@ -16,7 +16,7 @@
 namespace reigen::train {
 namespace {
 
-// The features of the run that the check leaves out, as text; empty: none.
+// The features of the run that the check leaves out, as text. The text is empty if the check leaves out none.
 std::string left_out(const Config& config, const Communicator& world) {
   std::vector<std::string> parts;
   // The check computes in the type of the weights. With 16 bits, rounding errors would grow over the steps as much as a
@@ -24,8 +24,9 @@ std::string left_out(const Config& config, const Communicator& world) {
   const std::string& precision = config.train.precision;
   if (precision == "bf16" || precision == "fp16") parts.push_back("in fp32 instead of train.precision " + precision);
   if (config.train.device != "cpu") parts.push_back("on the CPU instead of train.device " + config.train.device);
-  // Weights in memory of several ranks get the same bits as weights of which each rank has its own copy. But ranks with
-  // one common copy cannot each train alone. Strategies give other results than one process by design.
+  // Weights in memory that ranks share get the same bits as weights of which each rank has its own copy. But in the
+  // check each rank also trains alone, which ranks with one common copy cannot do. Strategies give other results than
+  // one process by design.
   if (data_parallel_options(config.parallel, world, at::kCPU).shard != parallel::Shard::kNone)
     parts.push_back("without shards");
   const std::string& strategy = config.parallel.strategy.name;

@@ -10,9 +10,10 @@
 
 namespace reigen::train {
 
-// Collective. Makes train.verify steps alone and in parallel with the first `samples` samples. The model is unchanged
-// afterwards. Returns a line for people. If the results differ, throws on every rank an error with exit code 78 that
-// is_common() (every rank has it). The error names step and parameter.
+// Collective. Each rank trains the model alone for train.verify steps with the first `samples` samples. Then all ranks
+// train it in parallel with the same samples. The model is unchanged afterwards. Returns a line for the user. If the
+// results differ, every rank throws the same error (exit code 78, is_common() is true). The error names step and
+// parameter.
 std::string verify_before_training(Task& task, const Config& config, std::int64_t samples, const Communicator& world);
 
 }  // namespace reigen::train

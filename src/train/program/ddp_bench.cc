@@ -64,7 +64,7 @@ struct Samples {
   std::vector<double> forward, backward, communication, overlapped, naive;
 };
 
-// Measures one model with one batch. Every time runs from a barrier until the slowest rank is done.
+// Measures one model with one batch. Every measured time is the time from a barrier until the slowest rank is done.
 class Bench {
  public:
   Bench(const Recipe& recipe, const Config& config, const Communicator& world)
@@ -90,7 +90,7 @@ class Bench {
   void measure(double bucket_mb, std::int64_t steps, Samples& samples) {
     {
       auto parallel = wrap(bucket_mb, true);
-      step(parallel);  // after the first step buckets are cut anew
+      step(parallel);  // after its first step, data_parallel forms new buckets
       samples.buckets = parallel.bucket_count();
       for (std::int64_t i = 0; i < steps; ++i) {
         clear();

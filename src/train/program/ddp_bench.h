@@ -21,7 +21,7 @@ struct DdpBenchOptions {
   std::vector<std::string> rest = {};  // options of the recipe
 };
 
-// Throws InvalidArgument with exit code 2.
+// Throws InvalidArgument with exit code 2 for arguments that it cannot parse.
 DdpBenchOptions parse_ddp_bench(const std::vector<std::string>& arguments);
 std::string ddp_bench_help();
 
@@ -43,8 +43,8 @@ struct DdpBenchRow {
   double compute_ms() const { return forward_ms + backward_ms; }
   double sum_ms() const { return compute_ms() + communication_ms; }
   double exposed_ms() const { return overlapped_ms - compute_ms(); }
-  // The part of the smaller of communication and backward that overlapping hides. It can lie outside of 0 to 1 if the
-  // smaller one is below the measurement noise.
+  // The time that overlapping saves, divided by the smaller of the times of communication and backward. The result can
+  // lie outside of 0 to 1 if the smaller time is below the measurement noise.
   double hidden() const;
 };
 

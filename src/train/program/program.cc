@@ -47,7 +47,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-constexpr const char* kDdpBench = "bench-ddp";  // takes the place of a recipe's name: reigen bench ddp
+constexpr const char* kDdpBench = "bench-ddp";  // passed by `reigen bench ddp` in place of a recipe's name
 
 std::string overview() {
   std::string text =
@@ -58,13 +58,13 @@ std::string overview() {
   return text + "\nreigen-train RECIPE --help lists its options\n";
 }
 
-// A recipe and how it was called: a built-in recipe is called by its name, another one by its own program.
+// A recipe and how the user called it: a built-in recipe by its name, another recipe by its own program.
 struct Program {
   const Recipe& recipe;
   Arguments options;      // the arguments after the recipe's name
   bool built_in = false;  // the recipe is one of reigen-train
 
-  // The words before the options, as a person writes them.
+  // The words before the options, as the user writes them.
   std::string call() const {
     const auto front = base::environment::command();
     if (built_in) return (front ? base::quote_shell(*front) + " train " : own_name() + " ") + recipe.name;
@@ -143,7 +143,7 @@ std::string option_variables(const Recipe& recipe) {
   for (const Field& field : fields(config)) {
     const std::string name = field.name();
     const bool said_anew = name == "run.dir" || name == "run.resume" || name == "data.may_differ";
-    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));  // may_differ: differs by rank
+    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));  // may_differ: between ranks
   }
   std::string text;
   for (const auto& [name, value] : config::process_environment()) {
@@ -159,8 +159,8 @@ struct Job {
   std::string resume;  // the command that resumes the run
 };
 
-// Aborts the group with the exception that is being handled, if only this rank has it: the other ranks must not wait
-// for this one.
+// Call it in a catch block. If only this rank has the exception, aborts the group with it, so that the other ranks do
+// not wait for this rank.
 void tell_the_others(const Communicator& world) {
   const Failure failure = failure_of(std::current_exception());
   if (failure.common || failure.aftermath) return;
@@ -184,7 +184,8 @@ int train_rank(const Job& job, const Communicator& world) {
   }
 }
 
-// Installs the stop handlers. One rank of a job says that a request was received, unless reigen's launcher says so.
+// Installs the signal handlers for requests to stop. When a request is received, rank 0 tells the user, unless Reigen's
+// launcher does.
 void listen(const RunConfig& run, const launch::Environment& environment) {
   const bool tells = environment.rank == 0 && environment.source != "reigen";
   install_stop_handlers(
@@ -291,7 +292,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
     try {
       return read_options(defaults_of(recipe), program.options, config::process_environment());
     } catch (Error& error) {
-      error.mark_common();  // all ranks were given the same words
+      error.mark_common();  // all ranks were given the same arguments
       throw;
     }
   }();
@@ -309,7 +310,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
   if (threads) return run_as_threads(std::move(job), ranks, environment, program.call());
   if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(program, ranks);
   require_ranks_of_launcher(line.ranks, environment);
-  if (line.config.train.device != "cpu") tensor::open_torch_cuda();  // it brings the CUDA runtime that the group uses
+  if (line.config.train.device != "cpu") tensor::open_torch_cuda();  // loads the CUDA runtime that the group uses
   Communicator world = init(init_options(line.config, environment));
   listen(line.config.run, environment);
   return train_rank(job, world);
@@ -318,7 +319,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
 int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Config& config, const Communicator& world) {
   try {
     const bool prints = world.rank() == 0;
-    std::optional<format::AtomicFile> json;  // opened before the work: a missing folder must not waste a run
+    std::optional<format::AtomicFile> json;  // opened now, so that a missing folder is reported at once
     together(world, "bench ddp", [&] {
       if (prints && !options.json.empty()) json.emplace(options.json);
     });
@@ -353,7 +354,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
     line = read_options(recipe->defaults, options.rest, config::process_environment());
     require_measurable(line.config);
   } catch (Error& error) {
-    error.mark_common();  // all ranks were given the same words
+    error.mark_common();  // all ranks were given the same arguments
     throw;
   }
   if (options.help || line.help) {

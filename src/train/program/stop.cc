@@ -28,7 +28,7 @@ namespace reigen::train {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kOneWish = kSecond / 2;  // a launcher may pass on a signal that the terminal sent too
+constexpr std::int64_t kOneWish = kSecond / 2;  // SIGINTs within this time count as one; a launcher may pass one on
 constexpr int kStandardStreams = 3;
 
 struct Name {
@@ -48,7 +48,7 @@ std::atomic<bool> g_asked{false};
 std::atomic<std::int64_t> g_interrupted_at{0};  // time of the first SIGINT; 0: none yet
 std::atomic<std::int64_t> g_ends_at{0};         // time at which to stop without a signal; 0: never
 std::atomic<bool> g_tells{false};
-std::atomic<unsigned> g_terminals{0};  // bit N: descriptor N was a terminal
+std::atomic<unsigned> g_terminals{0};  // bit N: descriptor N was a terminal at the start
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
 std::int64_t now() {
@@ -78,8 +78,8 @@ void tell(int signal) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), length);
 }
 
-// Redirects standard streams to /dev/null if their terminal hung up: writing to it fails, which not every program
-// handles.
+// Redirects standard streams to /dev/null if their terminal hung up. Writing to such a terminal fails, which not all
+// code handles.
 void leave_terminals_that_hung_up() {
   for (int fd = 0; fd < kStandardStreams; ++fd) {
     termios ignored{};
@@ -120,8 +120,8 @@ bool is_ours(int signal) {
   return action.sa_handler == on_signal;
 }
 
-// A shell that starts a job in the background ignores SIGINT for it. SIGINT and SIGTERM are handled nevertheless,
-// because a sender of these signals wants to stop the run.
+// Whether the run leaves this signal ignored because it was ignored at the start. SIGINT and SIGTERM are always
+// handled, because a sender of these signals wants to stop the run. (A shell makes its background jobs ignore SIGINT.)
 bool stays_ignored(int signal) { return signal != SIGINT && signal != SIGTERM && is_ignored(signal); }
 
 void install(int signal) {

@@ -10,8 +10,8 @@
 namespace reigen::train {
 
 // Collective. Runs body() on every rank. If body() throws on some ranks, every rank throws the error of the lowest of
-// them, marked as is_common() (every rank has it). `what`: the name of the work, for the tag of the call. Errors of
-// LibTorch and other exceptions get the text of failure_of() (failure.h).
+// these ranks, marked as is_common() (every rank has it). `what` is the name of the work, for the tag of the call.
+// Errors of LibTorch and other exceptions get the text of failure_of() (failure.h).
 void together(const Communicator& world, const char* what, const std::function<void()>& body);
 
 // Marks `error` as one that every rank throws at the same place: `throw common(Error(code, text))`.

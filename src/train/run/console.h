@@ -14,7 +14,8 @@ namespace reigen::train {
 
 class Console {
  public:
-  // columns: width of the terminal, to show a bar; 0: plain lines.
+  // `speaks` says whether this rank prints. `columns` is the width of the terminal, for a progress bar; 0 means plain
+  // lines.
   Console(bool speaks, std::function<void(const std::string&)> write, int columns)
       : speaks_(speaks), write_(std::move(write)), columns_(columns) {}
 

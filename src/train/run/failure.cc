@@ -86,7 +86,7 @@ int report(const Failure& failure, int rank, int world_size) {
   const std::string line =
       tells_where ? fmt::format("error: rank {} of {} ({}): {}\n", rank, world_size, base::host_name(), failure.text)
                   : fmt::format("error: {}\n", failure.text);
-  // One call, so that the lines of one error stay together. If stderr is gone, nobody can be told.
+  // One call, so that the lines of one error stay together. If stderr is closed, the error cannot be shown.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
   return failure.exit_code;
 }

@@ -35,7 +35,7 @@ class Progress {
   void step(std::int64_t step, std::int64_t epoch, double loss, double samples_per_s,
             Clock::time_point now = Clock::now());
 
-  // Writes a line of its own and wipes the bar first.
+  // Wipes the bar, then writes `text` as a line of its own.
   void line(const std::string& text);
 
   // Time without steps (validation) does not count when the remaining time is estimated.

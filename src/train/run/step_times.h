@@ -22,7 +22,7 @@ class Stopwatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Seconds since the last call, or since construction.
+  // Returns the seconds from the last call (at first, from construction) to this call.
   double lap() {
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last_).count();
@@ -34,8 +34,8 @@ class Stopwatch {
   Clock::time_point last_ = Clock::now();
 };
 
-// The times of all steps of one run of the loop. Gives means over the steady steps, and the median time of a whole
-// step.
+// The times of all steps of one run of the loop. Gives means over the steps after the warm-up, and the median time of a
+// whole step.
 class StepTimes {
  public:
   void add(const StepTime& time, std::int64_t samples) {
@@ -44,8 +44,8 @@ class StepTimes {
     seconds_ += time.step;
   }
 
-  // The first steps warm up caches, memory and threads. Ten of them are left out, or a quarter of the steps of a
-  // short run.
+  // The first steps warm up caches, memory and threads. mean() and median_step() leave out ten of them, or a quarter of
+  // the steps of a short run.
   std::size_t warmup() const { return std::min<std::size_t>(10, times_.size() / 4); }
 
   StepTime mean() const {

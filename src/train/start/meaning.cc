@@ -22,7 +22,8 @@ bool is_utf8(const std::string& bytes) {
          text.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Writes a backslash as two, so that different byte strings give different texts.
+// Returns valid UTF-8. If `bytes` are not UTF-8, each byte from 0x80 on is written as \xNN. A backslash is written as
+// two, so that different byte strings give different texts.
 std::string escaped(const std::string& bytes) {
   const bool is_plain = is_utf8(bytes);
   std::string text;

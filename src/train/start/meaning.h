@@ -13,7 +13,8 @@ namespace reigen::train {
 
 using TextMap = std::map<std::string, std::string>;
 
-// For each fact: "meaning.<name>" = a JSON list. A backslash is written as \\, and bytes that are not UTF-8 as \xE9.
+// Returns one text for each fact: the key is "meaning.<name>", and the text is a JSON list of the fact's values. A
+// backslash is written as \\, and bytes that are not UTF-8 as \xE9.
 TextMap to_text(const data::Meaning& meaning);
 
 struct Difference {

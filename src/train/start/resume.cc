@@ -16,14 +16,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// If one of these changed, samples would be repeated or skipped, or another model would be continued.
+// A resumed run may not change these options. Otherwise samples would be repeated or skipped, or the run would train
+// another model.
 constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name"};
 // The same holds for these options of the data, but data.may_differ allows the change.
 constexpr const char* kOfData[] = {"data.limit", "data.samples"};
-// These change the optimizer's states. Checkpoints of earlier versions do not have these options.
+// These options decide which states the optimizer has. They are compared only if the checkpoint has them, because
+// checkpoints of earlier versions do not.
 constexpr const char* kFixedIfTold[] = {"optim.amsgrad", "optim.centered", "optim.bf16_states"};
 
-// Whether the option may change, but changes how the run goes on. The user is told of such a change.
+// Whether a resumed run may have another value of this option, but goes on differently with it. The user is told of
+// such a change.
 bool is_noted(const std::string& key) {
   return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" || key == "data.path";
 }
@@ -47,7 +50,7 @@ checkpoint::Checkpoint verified(const fs::path& path) {
   return checkpoint;
 }
 
-// Finds the newest whole checkpoint. If the folder has no checkpoint at all, the result has none.
+// Finds the newest whole checkpoint. If the folder has no checkpoint at all, ResumePoint::checkpoint is empty.
 ResumePoint newest_in(const fs::path& checkpoints, const std::string& others) {
   ResumePoint point;
   const checkpoint::Search search = checkpoint::find_newest(checkpoints);
@@ -118,8 +121,8 @@ ResumePoint find_resume_point(const Config& config) {
     point.checkpoint = verified(source).path();
     if (place.parent_path().filename() == "checkpoints") point.run_directory = place.parent_path().parent_path();
   } else if (!is_run && !checkpoint::list(source).empty()) {
-    // The folder is the checkpoints folder of a run, or holds checkpoints only, as `reigen checkpoint reshard` makes
-    // it.
+    // This is the folder `checkpoints` of a run, or a folder with nothing but checkpoints, such as `reigen checkpoint
+    // reshard` makes.
     if (place.filename() == "checkpoints" && fs::exists(place.parent_path() / "config.toml", ignored)) {
       point = newest_of(place.parent_path());
     } else {
@@ -188,7 +191,7 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
     if (value_in(before, key) != value_in(options, key))
       throw refuse(key, value_in(options, key), value_in(before, key));
   }
-  // Not every size of a model shows in the shapes of its parameters.
+  // All options of the model are compared, because not every one of them shows in the shapes of the parameters.
   for (const auto& [key, value] : options) {
     if (key.starts_with("model.") && value_in(before, key.c_str()) != value) {
       throw refuse(key, value, value_in(before, key.c_str()));
@@ -230,8 +233,8 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
 std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
                                      const std::map<std::string, std::string>& options) {
   const auto& before = found.manifest().options;
-  // Earlier versions stored only the options that were given, and lack newer options. Missing options have the
-  // defaults of this version, which are the values that held then.
+  // A checkpoint of an earlier version has only the options that the user gave, and lacks options that were added
+  // later. A missing option had the value that is its default in this version.
   Config usual;
   usual.parallel.strategy.name = value_in(options, "parallel.strategy");
   const std::map<std::string, std::string> defaults = options_of(usual, "", 0);

@@ -1,4 +1,4 @@
-// Decides from which checkpoint a run is resumed, and whether it may be.
+// Decides from which checkpoint a run is resumed, and whether this run's options and data allow it.
 // Thread rule: no shared state.
 #pragma once
 
@@ -18,9 +18,9 @@ namespace reigen::train {
 bool wants_resume(const Config& config);
 
 struct ResumePoint {
-  std::filesystem::path run_directory = {};            // empty: a new directory
+  std::filesystem::path run_directory = {};            // empty: a new directory is created
   bool same_run = false;                               // the directory is that of the run to be resumed
-  std::filesystem::path checkpoint = {};               // empty: there is none yet, start with step 0
+  std::filesystem::path checkpoint = {};               // empty if there is none yet: the run starts at step 0
   std::vector<std::string> notes = {};                 // for the user, e.g. damaged checkpoints that were passed over
   std::vector<std::filesystem::path> unreadable = {};  // damaged checkpoints that could not be read from the disk
 };
@@ -32,18 +32,19 @@ ResumePoint find_resume_point(const Config& config);
 // The number of steps of a run that ended, read from its summary.json; -1 if there is none.
 std::int64_t steps_of_summary(const std::filesystem::path& path);
 
-// The options of a run that its checkpoints store.
+// Returns the options that the checkpoints of a run store.
 std::map<std::string, std::string> options_of(const Config& config, const std::string& task, std::int64_t samples);
 
-// Throws InvalidArgument with exit code 78 if an option has changed whose change would make this another run, or if the
-// data differ from those of the checkpoint. The error names the option or the differences. Returns notes on changes
-// that are allowed (learning rate; with data.may_differ, the data).
+// Throws InvalidArgument with exit code 78 if an option has changed that must stay the same in a run, or if the data
+// differ from those of the checkpoint. The error names the option or the differences. Returns notes on changes that are
+// allowed (learning rate; with data.may_differ, the data).
 std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
                                             const data::Meaning& meaning, std::optional<std::int64_t> global_batch);
 
-// Says why the strategy's state in the checkpoint does not fit this run's strategy; empty: it fits. A run may be
-// resumed with another strategy, or with other options of its strategy, but the strategy then begins with a new state.
+// Says why the strategy's state in the checkpoint does not fit this run's strategy. Returns an empty text if it fits. A
+// run may be resumed with another strategy, or with other options of its strategy, but the strategy then begins with a
+// new state.
 std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
                                      const std::map<std::string, std::string>& options);
 

@@ -39,14 +39,14 @@ void RunData::open(const checkpoint::Checkpoint* found) {
     notes.push_back("the epoch begins anew: positions in other data are others");
     run_.position = 0;
   }
-  // Opened now instead of after the first epoch, so that a damaged file costs no training time.
+  // The test data are opened now instead of after the first epoch, so that a damaged file costs no training time.
   open_test();
   for (const std::string& note : notes) run_.say(note.starts_with("warning: ") ? note : "note: " + note);
   run_.total = config.train.epochs * loader_->steps();
   if (config.train.max_steps > 0) run_.total = std::min(run_.total, config.train.max_steps);
 }
 
-// Each machine may have its own copy of the data, and one copy may be older.
+// Compares the data of all ranks, because each machine may have its own copy of the data, and one copy may be older.
 void RunData::compare_between_ranks(const data::Meaning& meaning) {
   if (run_.world.size() == 1) return;
   data::Meaning all = meaning;

@@ -7,7 +7,7 @@
 namespace reigen::train {
 
 Scores score_classes(const at::Tensor& scores, const at::Tensor& target) {
-  // In fp64, so that the sum hardly depends on how the samples are divided into batches and ranks.
+  // The loss is computed in fp64, so that the sum hardly depends on how the samples are divided into batches and ranks.
   const at::Tensor loss =
       at::cross_entropy_loss(scores.to(at::kDouble), target, {}, at::Reduction::Sum, data::kIgnoredToken);
   return {.loss_sum = loss.item<double>(),

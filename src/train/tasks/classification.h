@@ -8,7 +8,8 @@
 
 namespace reigen::train {
 
-// scores: [N, classes], not normalised; target: [N]. Targets that equal data::kIgnoredToken do not count.
+// `scores` has the shape [N, classes] and is not normalised. `target` has the shape [N]. Targets that equal
+// data::kIgnoredToken do not count.
 Scores score_classes(const at::Tensor& scores, const at::Tensor& target);
 
 }  // namespace reigen::train

@@ -17,8 +17,8 @@ constexpr std::int64_t kMostLayers = 1000;
 
 c10::ScalarType type_of(const Config& config) { return config.train.precision == "fp64" ? c10::kDouble : c10::kFloat; }
 
-// Epochs, learning rate and warm-up of a recipe. At the full rate from the first steps on, AdamW would turn rounding
-// differences between layouts into large differences. How long the warm-up must be depends on the model
+// Epochs, learning rate and warm-up of a recipe. With the full learning rate from the first step on, AdamW would turn
+// rounding differences between layouts into large differences. How long the warm-up must be depends on the model
 // (docs/decisions/0005-rounding-and-the-first-steps.md).
 struct Pace {
   std::int64_t epochs = 1;

@@ -24,8 +24,8 @@ constexpr std::size_t kRanksNamed = 4;
 
 struct Suspect {
   double loss = 0;
-  std::int64_t weight = -1;    // first parameter with a weight that is not finite
-  std::int64_t gradient = -1;  // last parameter with such a gradient: backward starts there
+  std::int64_t weight = -1;    // index of the first parameter with a weight that is not finite; -1: there is none
+  std::int64_t gradient = -1;  // index of the last parameter with such a gradient, which backward reaches first
   std::int64_t failed = 0;     // 1: this rank could not compute the step again
 };
 
@@ -52,7 +52,8 @@ bool is_share_finite(const InRange& place, const at::Tensor& flat) {
   return part.count == 0 || is_finite(flat.narrow(0, segment.offset + part.first, part.count));
 }
 
-// Whether the averaged gradient is finite: this rank's share if ranks divide the mean, else all of it.
+// Whether the averaged gradient is finite. Checks this rank's share if ranks divide the averaged gradients, else the
+// whole gradient.
 bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor& parameter) {
   const InRange place = find(ranges, parameter);
   const bool has_share = place.range != nullptr && place.range->share() != nullptr;
@@ -62,7 +63,7 @@ bool is_kept_finite(const std::vector<ParameterRange>& ranges, const at::Tensor&
   return is_finite(parameter.grad().detach());
 }
 
-// Whether the weights are finite: this rank's share if it holds nothing else, else all of them.
+// Whether the weights are finite. Checks only this rank's share if this rank does not hold all weights.
 bool is_held_finite(const std::vector<ParameterRange>& weights, const at::Tensor& parameter) {
   const InRange place = find(weights, parameter);
   if (place.range != nullptr && place.range->sharing().whole() != nullptr) {
@@ -107,9 +108,9 @@ std::string list_ranks(const std::vector<Suspect>& all, const What& what) {
 
 }  // namespace
 
-// Computes the gradients of this rank's own samples. The gradients are averages by now. So if all losses are finite,
-// only a backward of each rank alone can show the bad rank. If ranks are processes, the model draws the same random
-// numbers again. A SyncBatchNorm still mixes the ranks.
+// Computes the gradients of this rank's own samples again, without averaging. The gradients of the step are averages by
+// now. So if all losses are finite, only a backward of each rank alone can show which rank is to blame. If ranks are
+// processes, the model draws the same random numbers again. A SyncBatchNorm still combines the samples of all ranks.
 void Blame::compute_alone(const data::Batch& batch, std::int64_t step) {
   const auto alone = model_.parallel().no_sync();
   for (const ParameterRange& range : model_.parallel().parameters()) range.drop_gradients();
@@ -145,8 +146,8 @@ std::string Blame::of(double loss, const data::Batch& batch, std::int64_t step, 
   if (!any(has_lost) && !any(has_weight)) {
     if (has_gradients && !any(has_gradient)) return "every gradient is a number: their squares are too large to add";
     if (!is_own || !has_gradients) {
-      // If each rank holds only its share of the mean, the ranks have seen different parameters. The last of these
-      // parameters is taken.
+      // If each rank holds only its share of the averaged gradients, the ranks have found different parameters. The
+      // error names the last of these parameters.
       const std::int64_t averaged = std::max_element(all.begin(), all.end(), [](const Suspect& a, const Suspect& b) {
                                       return a.gradient < b.gradient;
                                     })->gradient;

@@ -19,8 +19,8 @@ class Blame {
   // on which ranks and in which parameters the values are not finite. If the gradients are averages already, each rank
   // computes its own gradients again. This overwrites the averages, so the optimizer must not step afterwards.
   std::string of_step(double loss, const data::Batch& batch);
-  // Collective. As of_step(), for an earlier step whose gradients are gone, if no step has changed the weights since.
-  // step: its number, from 1.
+  // Collective. As of_step(), for the earlier step with the number `step` (from 1), whose gradients do not exist any
+  // more. No later step may have changed the weights.
   std::string of_past_step(double loss, const data::Batch& batch, std::int64_t step);
   // Collective. As of_step(), for gradients that are not averaged: looks at the gradients of each rank.
   std::string of_own_gradients();

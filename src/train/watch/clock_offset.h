@@ -15,7 +15,8 @@ struct RoundTrip {
   std::int64_t returned = 0;  // this rank's clock when the answer arrived
 };
 
-// The number to add to this clock to get the other clock. Uses the shortest round trip and assumes that both ways
+// Returns the number to add to this rank's clock to get the time of the other rank's clock. Uses the shortest round
+// trip and assumes that both ways
 // took the same time.
 std::int64_t offset_of(const std::vector<RoundTrip>& trips);
 

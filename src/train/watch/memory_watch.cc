@@ -6,7 +6,7 @@ namespace reigen::train {
 
 namespace {
 
-constexpr int kStepsCounted = 3;  // several, because buckets are cut anew after the first step
+constexpr int kStepsCounted = 3;  // several, because data_parallel forms new buckets after the first step
 
 }  // namespace
 

@@ -14,7 +14,7 @@ namespace reigen::train {
 
 namespace {
 
-// After so many failures in a row, the weights are to blame and not one batch.
+// After so many failures in a row the run ends, because the weights are to blame and not one batch.
 constexpr int kSkipsInARow = 10;
 constexpr int kRollbacksInARow = 3;
 
@@ -40,7 +40,8 @@ void NotFinite::meet(double loss, const Optimization::Gradients& gradients, cons
          step, batch);
 }
 
-// Each rank still has its own gradients. So they need not be computed again, which the changed weights would not allow.
+// Each rank still has its own gradients, so they are not computed again. With the changed weights, this would give
+// other gradients.
 void NotFinite::meet_after_step(const data::Batch& batch) {
   const std::string whose = blame_.of_own_gradients();
   const std::int64_t step = run_.done + 1;
@@ -103,7 +104,7 @@ void NotFinite::skip() {
   }
 }
 
-// If a step after the last failed one is finite, the failure is over.
+// If a step after the one that caused the newest rollback is finite, the count of rollbacks begins anew.
 void NotFinite::note_numbers(std::int64_t step) {
   skipped_in_a_row_ = 0;
   if (step > failed_at_) rollbacks_in_a_row_ = 0;

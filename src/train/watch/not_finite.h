@@ -2,8 +2,8 @@
 // skipped, or the run goes back to its newest checkpoint and leaves the batch out.
 //
 // If all ranks hold the same weights, every rank calls meet() for the same step, before any weight has changed. If each
-// rank steps with its own gradients, only the rank with the bad step throws (require_own), and the end of that rank
-// ends the other ranks.
+// rank steps with its own gradients, only the rank with the bad step throws (require_own). When this rank ends, the
+// other ranks end too.
 // Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
 #pragma once
 
@@ -32,13 +32,13 @@ class NotFinite {
   // Every rank throws this to make the run go back to a checkpoint.
   struct GoBack {
     Report report;
-    std::int64_t step;  // its number, from 1
+    std::int64_t step;  // number of the step, counted from 1
     std::int64_t epoch;
     std::int64_t position;
   };
-  // The numbers of a step that the host learned later.
+  // The numbers of a step that the host has read after the next step was enqueued (loop/late_steps.h).
   struct LateNumbers {
-    std::int64_t step = 0;  // its number, from 1
+    std::int64_t step = 0;  // number of the step, counted from 1
     double loss = 0;        // of the global batch, over all ranks
     double own = 0;         // the mean loss of this rank
     double norm = 0;        // of the gradients
@@ -46,14 +46,14 @@ class NotFinite {
 
   // Call it before each step.
   void begin_step();
-  // Collective. loss: the loss of the global batch, over all ranks; own: the mean loss of this rank. Returns if the
-  // step is to be skipped, else throws.
+  // Collective. Handles a step whose loss or gradients are not finite. `loss` is the loss of the global batch, over all
+  // ranks, and `own` is the mean loss of this rank. Returns if the step is to be skipped, else throws.
   void meet(double loss, const Optimization::Gradients& gradients, const data::Batch& batch, double own);
-  // Collective. As meet(), but called after the optimizer has changed the weights. Then only each rank's own gradients
-  // can show which rank is to blame.
+  // Collective. As meet(), but called after the optimizer has changed the weights. In this case only the gradients that
+  // each rank still has can show which rank is to blame.
   void meet_after_step(const data::Batch& batch);
-  // Collective. As meet(), for an earlier step. If its gradients were not finite, no step has changed the weights
-  // since. Throws.
+  // Collective. As meet(), for an earlier step. If its gradients were not finite, no later step has changed the
+  // weights. Always throws.
   [[noreturn]] void meet_late(const LateNumbers& numbers, const data::Batch& batch);
   // For ranks that step with their own gradients. Throws if the loss or the gradients of this rank are not finite.
   void require_own(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);

@@ -29,7 +29,7 @@ void ReplicaWatch::end_step(std::int64_t step) {
     }
   }
   for (const tensor::NamedTensor& item : model_.optimization().state()) add(item);
-  // Only the replicas of a share can see that it differs between them. together() tells all ranks.
+  // Only ranks that hold the same share can see that their copies differ. together() makes all ranks throw the error.
   auto drifted = parallel::compare_replicas(whole, run_.world);
   if (!drifted) drifted = parallel::compare_replicas(divided, model_.parallel().replicas(), run_.world.rank());
   together(run_.world, "replicas", [&] {

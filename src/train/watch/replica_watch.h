@@ -13,8 +13,8 @@ namespace reigen::train {
 
 // Collective. After every train.compare_every-th step, compares weights and optimizer states of which each rank has its
 // own copy. If ranks divide the weights and states, a rank compares its share with the same share in the other
-// replicas. If copies differ, throws an Error with exit code 81 on every rank: nobody can find out later which copy is
-// right.
+// replicas. If copies differ, throws an Error with exit code 81 on every rank, because nobody can find out later which
+// copy is right.
 class ReplicaWatch : public Watcher {
  public:
   ReplicaWatch(Run& run, const TrainedModel& model, const Checkpoints& checkpoints)

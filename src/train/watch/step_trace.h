@@ -24,8 +24,8 @@ class StepTrace {
 
   const StepRange& steps() const { return steps_; }
 
-  // A step begins. `waited`: seconds for which the loop waited for the batch. Outside of the range, lap() and end()
-  // do nothing.
+  // Call it at the beginning of each step. `waited` is the number of seconds for which the loop waited for the batch.
+  // In steps outside of the range, lap() and end() do nothing.
   void begin(std::int64_t step, double waited);
   // Records the time since the last lap(), or since the beginning of the step, under this name.
   void lap(const char* name);

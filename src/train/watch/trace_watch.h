@@ -17,7 +17,8 @@ namespace reigen::train {
 
 class TraceWatch : public Watcher {
  public:
-  // The time for writing belongs to no step, so the watch restarts `between_steps` after it.
+  // `between_steps` measures the time from step to step. The time for writing the trace belongs to no step, so the
+  // TraceWatch restarts `between_steps` after writing.
   TraceWatch(Run& run, const RunFiles& files, const TrainedModel& model, Outcome& outcome, Stopwatch& between_steps)
       : run_(run), files_(files), model_(model), outcome_(outcome), between_steps_(between_steps) {}
 

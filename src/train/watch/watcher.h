@@ -1,5 +1,5 @@
 // A Watcher observes the steps of the training loop and never steers it. Parts that may skip a step, end a run or go
-// back to a checkpoint are not Watchers: the loop calls them by name (loop/trainer.cc).
+// back to a checkpoint are not Watchers: the loop calls them directly (loop/trainer.cc).
 //
 // Every rank calls its watchers in the same order after the same phase, so a watcher may make collective calls.
 // Thread rule: used only by the thread of its rank.
