@@ -24,11 +24,11 @@ std::string overview();  // `reigen --help`
 
 using base::nearest;
 
-// Throws InvalidArgument (2) for the first word that looks like a flag but is no flag of `reigen COMMAND`.
+// Throws InvalidArgument with exit code 2 for the first word that looks like a flag but is no flag of `reigen COMMAND`.
 void refuse_unknown_flag(const Arguments& arguments, const std::vector<std::string>& known, const std::string& command);
 
-// Reads N of `-n N`, 1 or more; "cpu" and "auto" mean the number of cores. Throws InvalidArgument when it is not a
-// number (2) or out of range.
+// Reads N of `-n N`, 1 or more; "cpu" and "auto" mean the number of cores. Throws InvalidArgument: with exit code 2
+// when N is not a number, with `out_of_range` when N is out of range.
 int parse_ranks(const std::string& text, ExitCode out_of_range = ExitCode::kConfiguration);
 
 }  // namespace reigen::apps

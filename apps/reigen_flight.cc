@@ -53,7 +53,7 @@ flight::LiveJob only_job() {
                         ExitCode::kUsage);
 }
 
-// "stopped (SIGSTOP)", "ended"; empty if it runs.
+// A text such as "stopped (SIGSTOP)" or "ended"; empty if the process runs.
 std::string trouble_of(pid_t pid) {
   switch (base::state_of(pid)) {
     case 'T': return "stopped (SIGSTOP)";

@@ -28,7 +28,7 @@ struct TrainLine {
   std::optional<std::string> ranks;  // the value of -n
   Arguments passed;                  // everything else, in its order
   bool asks = false;                 // --help or --print-config is given: one process answers
-  bool says_ranks = false;           // --run.ranks is given; it counts before the environment variable
+  bool says_ranks = false;           // --run.ranks is given; it overrides the environment variable
   bool threads = false;              // --run.ranks threads: the ranks are threads of one process
 };
 

@@ -6,8 +6,8 @@
 //
 // The program makes every reduction of every type, then random calls on three streams. It makes each call on device
 // memory and, over shared memory, on host memory, and compares the results bit for bit. Then it measures all_reduce
-// beside a copy within the device. Ranks may share a GPU. The exit code is 1 if any result differs, and 69 if there is
-// no GPU.
+// and, for comparison, a copy within the device. Ranks may share a GPU. The exit code is 1 if any result differs, and
+// 69 if there is no GPU.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -117,7 +117,7 @@ class Checker {
       const std::size_t under_way = 1 + same() % 4;
       for (std::size_t k = 0; k < under_way; ++k, ++begun)
         batch.push_back(begin_one<One>(same, own, *streams[static_cast<std::size_t>(begun) % 3]));
-      // For every other call a stream waits for the result and reads it, in place of the host.
+      // For every other call a stream waits for the result and copies it to the host, and the host does not wait.
       std::vector<std::shared_ptr<void>> read(batch.size());
       for (std::size_t k = 0; k < batch.size(); ++k) {
         One& one = batch[k];
@@ -233,7 +233,7 @@ class Checker {
     const std::size_t block = count * comm::size_of(type);
     const Bytes input = values(type, count * p, own);
     Bytes expected(block * p, std::byte{0});
-    // Input, then output.
+    // The input is in the first half of the memory, the output in the second half.
     const auto memory = on_device(world_, 2 * block * p, foreign);
     auto* const from = static_cast<std::byte*>(memory.get());
     auto* const to = from + block * p;
@@ -331,7 +331,7 @@ bool check(const Communicator& world, const std::string& kind, bool speed_only) 
   return counted[1] == 0;
 }
 
-// Calls until the process is ended: for tests with faults from outside.
+// Makes calls until somebody ends the process. For tests of faults, such as a killed rank.
 [[noreturn]] void call_for_ever(const Communicator& world) {
   fmt::print("rank {} is process {}\n", world.rank(), ::getpid());
   std::fflush(stdout);

@@ -1,8 +1,8 @@
 // For a machine with a GPU: are the kernels of libreigen_cuda.so right, and how fast are they?
 //
 // The program compares every reduction of every type with comm::reduce::run, bit for bit, except that a NaN may be
-// another NaN. Then it measures sums beside a copy within the device. The exit code is 1 if any result differs, and 69
-// if there is no GPU.
+// another NaN. Then it measures sums and, for comparison, a copy within the device. The exit code is 1 if any result
+// differs, and 69 if there is no GPU.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ using comm::ReduceOp;
 using Reduce = decltype(&reigen_cuda_reduce);
 
 constexpr std::size_t kLarge = (1u << 20) + 3;
-constexpr std::size_t kGuard = 64;  // bytes around every buffer, which nothing may change
+constexpr std::size_t kGuard = 64;  // bytes before and after every buffer, which no kernel may change
 constexpr int kGuardByte = 0xa5;
 constexpr auto kSum = static_cast<int>(ReduceOp::kSum);
 
@@ -58,7 +58,8 @@ struct Layout {
 constexpr Layout kLayouts[] = {{0, 0, false, false}, {0, 0, true, false}, {1, 0, false, false},   {1, 0, true, false},
                                {1, 1, false, true},  {0, 1, true, false}, {0, 0, false, false, 1}};
 
-// Random bits contain NaN, infinities and subnormal numbers. Every other float is near 1, so that sums are rounded.
+// Random bits contain NaN, infinities and subnormal numbers. Every second float is near 1 or -1, so that sums are
+// rounded.
 void fill(std::byte* to, std::size_t bytes, DataType type) {
   std::mt19937_64 generator(bytes + static_cast<std::size_t>(type));
   for (std::size_t i = 0; i + 8 <= bytes; i += 8) {
@@ -127,7 +128,7 @@ class Comparison {
   long failures() const { return failures_; }
 
  private:
-  static constexpr int kRanks = 8;  // the highest number of ranks with the largest buffers
+  static constexpr int kRanks = 8;  // the most ranks for which the largest buffers are checked
   static constexpr std::size_t kWidest = 8;
   static constexpr std::size_t kSpace = kRanks * (kLarge * kWidest + 4096);
 

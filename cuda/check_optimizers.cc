@@ -1,9 +1,9 @@
 // For a machine with a GPU: do the optimizers' kernels of libreigen_cuda.so give the bits of the host, and how fast are
 // they?
 //
-// The program runs every rule on every element layout on host and GPU and compares values, states and masters bit by
-// bit, and sums of squares to 1e-12. Then it measures AdamW and a norm beside a copy within the device. The exit code
-// is 1 if any result differs, and 69 if there is no GPU.
+// The program runs every rule on every element layout on host and GPU and compares values, states and master weights
+// bit by bit, and sums of squares to 1e-12. Then it measures AdamW, a norm and, for comparison, a copy within the
+// device. The exit code is 1 if any result differs, and 69 if there is no GPU.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -37,7 +37,7 @@ constexpr double kSquaresApart = 1e-12;
 
 bool is_master(Layout layout) { return layout == Layout::kBfloat16Master || layout == Layout::kFloat16Master; }
 
-// One parameter, with places for values, gradients, three states and masters, each `kPlaces` apart.
+// One parameter. It has kPlaces arrays of the same size: values, gradients, three states and master weights.
 constexpr int kPlaces = 6;
 struct Parameter {
   std::int64_t count;
@@ -77,7 +77,8 @@ class Numbers {
   }
 
  private:
-  // Eight bytes an element are enough for each type; a multiple of 256 bytes.
+  // The bytes of one array of a parameter: eight bytes an element, enough for each type, rounded up to a multiple of
+  // 256.
   static std::size_t place(std::int64_t count) { return (static_cast<std::size_t>(count) * 8 + 255) / 256 * 256; }
 
   void fill(Layout layout) {
@@ -94,7 +95,7 @@ class Numbers {
       }
     }
   }
-  // 16 bits: the upper half of a float, which is a number of either 16-bit type.
+  // For a 16-bit type this writes the upper half of a float, which is a valid number in both 16-bit types.
   static void put(void* to, std::int64_t i, std::int64_t size, Layout, double value) {
     if (size == 8) {
       static_cast<double*>(to)[i] = value;
@@ -232,7 +233,7 @@ void compare_all(Comparison& comparison) {
   });
 }
 
-// AdamW and a norm over the parameters of GPT-2 124M, as one parameter.
+// Measures AdamW and a norm over as many elements as GPT-2 124M has, in one parameter.
 void measure(Optimize optimize) {
   constexpr std::int64_t kCount = 124'000'000;
   constexpr long long kChunks = (kCount + kChunk - 1) / kChunk;

@@ -1,4 +1,4 @@
-// What the programs share that check kernels on a machine with a GPU.
+// Shared code of the programs that check kernels on a machine with a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -36,7 +36,7 @@ class Memory {
   void* begin_ = nullptr;
 };
 
-// Pinned, because a copy from or to it then takes a tenth of the time.
+// Pinned host memory, because a copy from or to pinned memory takes a tenth of the time.
 class HostMemory {
  public:
   explicit HostMemory(std::size_t bytes) { check(cudaMallocHost(&begin_, bytes), "cudaMallocHost"); }
@@ -49,7 +49,7 @@ class HostMemory {
   void* begin_ = nullptr;
 };
 
-// A function of the plug-in, whose version must be this program's.
+// Returns a function of the plug-in libreigen_cuda.so. Throws if the plug-in's version is not kPluginVersion.
 template <typename Function>
 Function function_of_plugin(const char* name) {
   void* const library = dlopen(REIGEN_CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL);
@@ -62,7 +62,7 @@ Function function_of_plugin(const char* name) {
   return function;
 }
 
-// Whether CUDA sees a GPU. If not, says so on stderr.
+// Whether CUDA sees a GPU. If it sees none, prints a message to stderr.
 inline bool has_gpu(const char* program) {
   int devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&devices);

@@ -1,6 +1,6 @@
-// The steps of the optimizers on the device: one kernel for all parameters of one element layout, with the bits of the
-// host. The rules come from the host's source (optim/kernels/rules.inl). nvcc must round every operation on its own, as
-// -ffp-contract=off does on the host: cuda/CMakeLists.txt has the flags.
+// The steps of the optimizers on the device: one kernel for all parameters of one element layout. The results have the
+// same bits as on the host. The rules come from the host's source (optim/kernels/rules.inl). nvcc must round every
+// operation on its own, as -ffp-contract=off does on the host: cuda/CMakeLists.txt has the flags.
 //
 // A block of threads takes one chunk of a parameter. Sums of squares of a chunk are added in a fixed order.
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace {
 using device::OptimizeCall;
 
 constexpr int kThreads = 256;
-constexpr int kResidentBlocks = 2;             // an SM has registers for these
-constexpr long long kMostChunks = 0x7fffffff;  // blocks of a grid
+constexpr int kResidentBlocks = 2;             // an SM has enough registers for so many blocks
+constexpr long long kMostChunks = 0x7fffffff;  // the most blocks that a grid can have
 
 // The threads of a block share the loop. A thread takes the same elements in every loop, so it needs not wait for the
 // others between two loops.
 #define REIGEN_EACH(i, count) for (std::int64_t i = threadIdx.x; i < (count); i += kThreads)
 
-// The sum over the block of threads, for thread 0. All threads call it.
+// Returns the sum over the block of threads to thread 0. All threads of the block must call it.
 __device__ __forceinline__ double sum_of_block(double own) {
   __shared__ double sums[kThreads];
-  __syncthreads();  // an earlier sum has been read
+  __syncthreads();  // waits until an earlier sum has been read
   sums[threadIdx.x] = own;
   for (int half = kThreads / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -45,7 +45,7 @@ __device__ __forceinline__ double sum_squares_of(std::int64_t count, const Fill&
 
 #include "optim/kernels/rules.inl"
 
-// Each number of a rule, with the loop of rules.inl that it stands for.
+// Maps the number of each rule to the rule's loop in rules.inl.
 template <Rule kRule>
 struct Loop;
 
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
              double* const squares, const StepControl* const control) {
   if (control != nullptr && control->stopped != 0) return;
   const std::int64_t chunk = blockIdx.x;
-  int item = 0;  // the last one whose first chunk is not after this one
+  int item = 0;  // the last item whose first chunk is not after `chunk`
   for (int end = count; end - item > 1;) {
     const int middle = item + (end - item) / 2;
     (items[middle].first_chunk <= chunk ? item : end) = middle;
@@ -177,7 +177,7 @@ void run_rule(const OptimizeCall& call, cudaStream_t stream, cudaError_t& result
   }
 }
 
-// The runtime keeps an error for the next caller of cudaGetLastError(), which would take it for its own error.
+// Clears the runtime's last error. Otherwise the next caller of cudaGetLastError() would take this error for its own.
 int forgotten(cudaError_t result) {
   if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
   return result;

@@ -1,4 +1,4 @@
-// Reductions on the device: one kernel a call, with the bits of comm::reduce::run.
+// Reductions on the device: one kernel a call. The results have the same bits as those of comm::reduce::run.
 //
 // The element types, the operations and the choice of a kernel come from the host's source (elements.inl, choice.inl).
 // nvcc must round every operation on its own, as -ffp-contract=off does on the host: cuda/CMakeLists.txt has the flags.
@@ -21,11 +21,11 @@ using comm::ReduceOp;
 #include "comm/reduce/elements.inl"
 
 constexpr std::size_t kVector = 16;      // bytes of one access
-constexpr unsigned kThreads = 256;       // of a block
-constexpr unsigned kResidentBlocks = 4;  // an SM has registers for these
-constexpr unsigned kBlocksPerSm = 32;  // of a grid: several times what is resident, so that no SM waits long at the end
-constexpr int kFewRanks = 8;           // each number of inputs up to this one has a kernel of its own
-constexpr std::size_t kMostVectors = 1u << 31;  // so that their indices have 32 bits; elements after them have 64
+constexpr unsigned kThreads = 256;       // threads of a block
+constexpr unsigned kResidentBlocks = 4;  // an SM has enough registers for so many blocks
+constexpr unsigned kBlocksPerSm = 32;    // several times as many as are resident, so that no SM waits long at the end
+constexpr int kFewRanks = 8;             // each number of inputs up to this one has a kernel of its own
+constexpr std::size_t kMostVectors = 1u << 31;  // so that indices of vectors fit into 32 bits
 constexpr int kKnownDevices = 64;
 
 // The members that choice.inl uses, and those that a launch needs.
@@ -49,7 +49,8 @@ struct Buffers {
   int output_count;
 };
 
-// `head` elements come before the first whole vector, the others of `single` after the last one.
+// `single` elements are in no whole vector. `head` of them come before the first vector, the others after the last
+// vector.
 struct Extent {
   unsigned vectors;
   unsigned head;
@@ -63,7 +64,7 @@ struct Unweighted {
   }
 };
 
-// Every input times its own factor, rounded to the accumulator's type.
+// Multiplies every input by its own factor. The factors are rounded to the accumulator's type.
 template <typename A>
 struct Weighted {
   A factors[kReduceRanks];
@@ -91,8 +92,8 @@ __device__ void write_vector(std::byte* to, const Vector<Storage>& value) {
   *reinterpret_cast<uint4*>(to) = __builtin_bit_cast(uint4, value);
 }
 
-// The fold over the vectors at byte `at` of all inputs. `kInputs`: the number of inputs if the compiler knows it; the
-// function then reads all inputs before it folds them. 0: the number is in `buffers`.
+// Folds the vectors at byte `at` of all inputs. `kInputs`: the number of inputs if the compiler knows it; the function
+// then reads all inputs before it folds them. If `kInputs` is 0, the number is in `buffers`.
 template <typename Element, typename Op, int kInputs, typename Few, typename Weights, typename Finish>
 __device__ Vector<typename Element::Storage> fold_vectors(const Few& buffers, std::size_t at, const Weights& weights,
                                                           Finish finish) {
@@ -286,7 +287,7 @@ int enqueue(const ReduceCall& call, cudaStream_t stream) {
             .op = static_cast<ReduceOp>(call.op),
             .factors = call.factors,
             .divisor = call.divisor});
-  // The runtime keeps the error for the next caller of cudaGetLastError(), which would take it for its own error.
+  // Clears the runtime's last error. Otherwise the next caller of cudaGetLastError() would take this error for its own.
   if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
   return result;
 }

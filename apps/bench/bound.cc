@@ -64,7 +64,8 @@ double measure_device_copy(const Communicator& world, std::size_t bytes) {
   return time_together(world, copy) * static_cast<double>(bytes) / kLong;
 }
 
-// The buffers lie one after the other in memory: P inputs, then the outputs. In place the outputs are the first inputs.
+// The buffers lie one after the other in memory: P inputs, then the outputs. If the call is in place, the outputs are
+// the first inputs.
 double measure_sum(const Communicator& world, const Problem& problem, bool cold, bool streaming) {
   const auto ranks = static_cast<std::size_t>(problem.ranks);
   const std::size_t outputs = problem.operation == Operation::kAllReduce ? ranks : 1;

@@ -18,8 +18,9 @@ double time_together(const Communicator& world, const std::function<void(std::si
 //   a copy      each rank copies (read + written) / 2 bytes, and
 //   a sum       (only reductions) each rank reduces its share of P inputs in one pass and writes it to every output. In
 //               place the outputs are the inputs; otherwise the faster of normal and non-temporal stores counts.
-// For the memory of a device it is a copy, at the speed of a long copy. The result is empty when the operation moves no
-// data. `cold` uses so many buffers in turn that no cache holds them, as the operation's own measurement does.
+// For the memory of a device the result is the time of the copy, at the speed of a long copy. The result is empty when
+// the operation moves no data. If `cold`, copies and sums use so many buffers in turn that no cache can hold them. The
+// measurement of the operation does the same.
 std::optional<double> measure_bound(const Communicator& world, const Problem& problem, bool cold);
 
 }  // namespace reigen::apps::bench

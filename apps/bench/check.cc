@@ -27,7 +27,8 @@ std::int64_t below(std::uint64_t hash, int limit) {
   return static_cast<std::int64_t>(hash % static_cast<std::uint64_t>(limit));
 }
 
-// Element `index` of rank `rank`'s input: small whole numbers whose reduction every type holds exactly.
+// Element `index` of rank `rank`'s input. The elements are small whole numbers, so that every type can hold their
+// reduction exactly.
 std::int64_t input_value(const Problem& problem, int rank, std::size_t index) {
   const std::uint64_t of_index = mix(index);
   const std::uint64_t of_both = mix(of_index + static_cast<std::uint64_t>(rank));
@@ -36,7 +37,7 @@ std::int64_t input_value(const Problem& problem, int rank, std::size_t index) {
   const auto ranks = static_cast<std::uint64_t>(problem.ranks);
   switch (problem.op) {
     case ReduceOp::kSum: return below(of_both, 1 + std::clamp(256 / problem.ranks, 1, 4));  // bfloat16: exact up to 256
-    case ReduceOp::kProd: return (of_index + static_cast<std::uint64_t>(rank)) % ranks < 3 ? 2 : 1;  // 3 ranks give 2
+    case ReduceOp::kProd: return (of_index + static_cast<std::uint64_t>(rank)) % ranks < 3 ? 2 : 1;  // 2 on three ranks
     case ReduceOp::kAvg: {  // the mean is 1 more than a value that depends on the index
       const bool last_of_odd = rank % 2 == 0 && rank + 1 == problem.ranks;
       return below(of_index, 4) + (last_of_odd ? 1 : 2 * (rank % 2));
@@ -132,7 +133,8 @@ void copy(const Communicator& world, std::byte* to, const std::byte* from, std::
   }
 }
 
-// Writes elements that `make(begin, count, piece, size)` puts into the host's memory, one piece at a time.
+// Writes `count` elements to `to`, in pieces of at most kPiece elements. make(begin, count, piece, size) puts the
+// elements of one piece into host memory.
 template <typename Make>
 void write(const Communicator& world, DataType type, std::byte* to, std::size_t count, const Make& make) {
   const std::size_t size = comm::size_of(type);

@@ -12,12 +12,12 @@ namespace reigen::apps::bench {
 // Writes this rank's input, and wrong values to the memory that the operation must overwrite.
 void fill(const Communicator& world, const Problem& problem, const Place& place);
 
-// Call it after one call on filled memory. Gives the number of wrong elements in this rank's output. Out of place it
-// also counts those of the input, which must not change.
+// To be called after one call of the operation on memory that fill() has written. Returns the number of wrong elements
+// in this rank's output. If the call is not in place, it also counts the changed elements of the input.
 std::size_t count_wrong(const Communicator& world, const Problem& problem, const Place& place);
 
-// For a barrier, which moves no data. Collective. Gives 1 if this rank left the barrier before the last rank entered
-// it. All ranks must be on one machine, because their clocks are compared.
+// For the operation barrier, which moves no data. Collective: makes a barrier. Returns 1 if this rank left the barrier
+// before the last rank entered it, else 0. All ranks must be on one machine, because their clocks are compared.
 std::size_t count_wrong_barrier(const Communicator& world);
 
 }  // namespace reigen::apps::bench

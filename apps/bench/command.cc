@@ -32,7 +32,7 @@ namespace reigen::apps::bench {
 
 namespace {
 
-// The bytes of a rank's buffers and of the buffers for the bound.
+// The bytes of a rank's buffers, and of the buffers with which the lower bound of the time is measured.
 std::size_t memory_of_rank(const std::vector<Problem>& problems, const BenchOptions& options) {
   std::size_t most = 0;
   for (const Problem& problem : problems) {
@@ -42,7 +42,7 @@ std::size_t memory_of_rank(const std::vector<Problem>& problems, const BenchOpti
   return 64 * kMiB + most;
 }
 
-// "Rank  0 Pid  12345 on   hostname", in the form of nccl-tests.
+// One line for each rank, such as "Rank 0 Pid 12345 on hostname", in the form of nccl-tests.
 std::vector<std::string> describe_ranks(const Communicator& world) {
   constexpr std::size_t kWidth = 96;
   std::string mine = fmt::format(" Rank {:>2} Pid {:>6} on {:>10}", world.rank(), ::getpid(), base::host_name());
@@ -59,8 +59,8 @@ std::string machine_of_this_rank(int machines) {
   return fmt::format("bench{}", environment.rank * machines / environment.world_size);
 }
 
-// Warns if no size took the algorithm of --algorithm, so that the user knows what was timed. For example, a rule for a
-// level that the group does not have changes nothing.
+// Warns if no size took the algorithm of --algorithm, so that the user knows what was timed. For example, a rule for
+// calls between machines changes nothing if the group has only one machine.
 void warn_if_not_taken(const BenchOptions& options, const std::vector<Row>& rows) {
   const std::string word = named_algorithm(options);
   if (word.empty()) return;
@@ -90,7 +90,7 @@ int be_rank(const BenchOptions& options) {
     rows.push_back(measure(world, problem, options, memory.get()));
     if (prints) print_row(rows.back());
   }
-  if (!prints) return 0;  // only rank 0 reports: another rank's failure would end rank 0 while it prints
+  if (!prints) return 0;  // only rank 0 returns 1, because another rank's failure would end rank 0 while it prints
   print_footer(rows);
   warn_if_not_taken(options, rows);
   if (json) {
@@ -102,7 +102,8 @@ int be_rank(const BenchOptions& options) {
   return wrong ? 1 : 0;
 }
 
-// Reads the file of `reigen tune` before the ranks start, so that a damaged file is reported once.
+// Reads the file of `reigen tune` before the ranks start, so that a damaged file is reported once and not by every
+// rank.
 void check_tuned(const BenchOptions& options, int ranks) {
   if (options.algorithm != comm::kTuned || ranks < 2) return;
   const std::vector<comm::Family>& families = comm::find_backend(options.backend).families;
@@ -136,7 +137,8 @@ namespace reigen::apps {
 
 int bench_command(const Arguments& arguments) {
   if (arguments.empty() || arguments[0] != "ddp") return bench::run_bench(arguments);
-  // A training step needs LibTorch, so the recipes' program measures it. Two ranks, unless a later -n says otherwise.
+  // A training step needs LibTorch, so the recipes' program measures it. The default is two ranks; a later -n overrides
+  // it.
   Arguments words{"bench-ddp", "-n", "2"};
   words.insert(words.end(), arguments.begin() + 1, arguments.end());
   return train_command(words);

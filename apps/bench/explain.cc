@@ -21,7 +21,7 @@ namespace tuning = comm::tuning;
 using comm::AlgorithmChoice;
 using comm::Family;
 
-// The choice of algorithms for a level, and where its rules come from.
+// The choice of algorithms inside a machine or between machines, and where the rules of this choice come from.
 struct Rules {
   AlgorithmChoice choice;
   std::string source;
@@ -45,7 +45,7 @@ std::string why(const tuning::Taken& taken, const std::string& source) {
   return taken.rule.empty() ? "built in" : fmt::format("{} {}", source, taken.rule);
 }
 
-// Decides as a group decides whose ranks are all on this machine.
+// Explains the algorithms of a group whose ranks are all on this machine.
 void explain_one_level(const BenchOptions& options, Family family, int ranks) {
   const Rules rules = rules_for(options, family, ranks);
   fmt::print("# {}: backend {}, {} ranks\n#{:>11}  {:<20}  why\n", traits_of(options.operation).name,

@@ -5,8 +5,8 @@
 
 namespace reigen::apps::bench {
 
-// Prints one line for each size. Throws InvalidArgument (2) when there is no choice of algorithms to explain, and the
-// errors of reading the cache of `reigen tune`.
+// Prints one line for each size. Throws InvalidArgument with exit code 2 when there is no choice of algorithms to
+// explain, and the errors of reading the cache of `reigen tune`.
 void explain(const BenchOptions& options, int ranks);
 
 }  // namespace reigen::apps::bench

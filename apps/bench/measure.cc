@@ -36,7 +36,7 @@ class Caller {
     const std::size_t stride = place_bytes(problem);
     const std::size_t slots = slots_of(stride, options);
     for (std::size_t i = 0; i < slots; ++i) places_.push_back(place_at(problem, memory + i * stride));
-    // With --shared the output of one rank is the input of the other ranks, so it is not filled.
+    // With --shared the output of one rank is the input of the other ranks, so the output is not filled.
     for (const Place& place : places_) {
       if (options.fill) fill(world, problem, {place.input, options.shared ? nullptr : place.output});
     }
@@ -119,7 +119,7 @@ std::size_t agree(const Communicator& world, double wanted) {
   return static_cast<std::size_t>(value);
 }
 
-// Warms up, and gives the number of iterations that take options.seconds: the same number on every rank.
+// Warms up, and returns the number of iterations that take options.seconds. Every rank gets the same number.
 std::size_t warm_up(const Communicator& world, Caller& caller, const BenchOptions& options) {
   const int probes = options.iterations == 0 ? std::max(1, options.warmup) : options.warmup;
   double least = std::numeric_limits<double>::infinity();
@@ -133,7 +133,8 @@ std::size_t warm_up(const Communicator& world, Caller& caller, const BenchOption
 }
 
 // This rank's seconds of each iteration. On a busy machine the iterations may take far longer than the warm-up showed;
-// then rank 0 stops them after twice options.seconds, but not before a tenth of them is done.
+// in this case rank 0 ends the measurement after twice options.seconds, but not before a tenth of the iterations is
+// done.
 std::vector<double> time_iterations(const Communicator& world, Caller& caller, const BenchOptions& options) {
   const std::size_t wanted = warm_up(world, caller, options);
   const std::size_t part = options.iterations > 0 ? wanted : std::max<std::size_t>(5, wanted / 10);

@@ -23,14 +23,14 @@ std::size_t slots_of(std::size_t bytes, const BenchOptions& options);
 struct Times {
   std::vector<double> slowest;        // seconds of each iteration on its slowest rank
   std::string algorithm;              // the algorithm that was taken; "message" for send_recv
-  std::optional<std::size_t> wrong;   // wrong elements on all ranks; empty: not checked
+  std::optional<std::size_t> wrong;   // wrong elements on all ranks; empty if not checked
   std::optional<double> waiting_cpu;  // as in Row
 };
 
-// Collective. The same times and algorithm on every rank.
+// Collective. Every rank gets the same times and the same algorithm.
 Times time_size(const Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory);
 
-// Collective. The same row on every rank.
+// Collective. Every rank gets the same row.
 Row measure(const Communicator& world, const Problem& problem, const BenchOptions& options, std::byte* memory);
 
 }  // namespace reigen::apps::bench

@@ -9,14 +9,14 @@ namespace reigen::apps::bench {
 
 namespace {
 
-// The uneven operations are measured with blocks of equal size.
+// The uneven operations (all_gather_v and so on) are measured with blocks of equal size.
 comm::Extent even_extent(Operation operation, int root, int rank, int ranks) {
   if (operation == Operation::kSend) return {1, 1};  // every rank sends to the next and receives from the previous
   return comm::extent_of({.kind = comm::even_kind(operation), .count = 1, .root = root}, rank, ranks);
 }
 
-// Finds out whether an operation works on blocks. If it does, the larger of its two buffers has two blocks with two
-// ranks (on the root, if there is a root).
+// Finds out whether an operation works on one block per rank. With two ranks the larger of its two buffers then has two
+// blocks (on the root, if there is a root).
 OperationTraits make_traits(Operation operation) {
   const comm::Extent extent = even_extent(operation, 0, 0, 2);
   return {operation,
@@ -131,7 +131,7 @@ std::size_t Problem::output_count() const {
 Traffic least_traffic(const Problem& problem) {
   const auto whole = static_cast<double>(problem.bytes());
   const double block = whole / problem.ranks;
-  const double own = problem.in_place ? block : 0;  // the rank's own block, which is not moved in place
+  const double own = problem.in_place ? block : 0;  // the rank's own block, which a call in place does not move
   switch (comm::even_kind(problem.operation)) {
     case Operation::kAllReduce:
     case Operation::kSend: return {whole, whole};

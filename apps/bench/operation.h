@@ -40,7 +40,7 @@ struct MockUp {
   Operation first;
   Operation second;
 };
-const MockUp* find_mock_up(Operation operation, const std::string& name);  // null: no such name
+const MockUp* find_mock_up(Operation operation, const std::string& name);  // null if there is no such name
 std::vector<std::string> mock_up_names(Operation operation);
 
 // One operation of one size on this rank.
@@ -54,10 +54,10 @@ struct Problem {
   comm::ReduceOp op = comm::ReduceOp::kSum;
   // The call's element count: of one block for operations on blocks, of the whole buffer for others.
   std::size_t count = 0;
-  const MockUp* as = nullptr;  // is called instead of the operation; null: the operation itself is called
-  Device device = {};          // the device whose memory the buffers are
+  const MockUp* as = nullptr;  // if not null, this mock-up is called instead of the operation
+  Device device = {};          // the device in whose memory the buffers are
 
-  bool has_root() const;  // if so, ranks may leave early, and a barrier separates the iterations
+  bool has_root() const;  // if so, ranks may leave a call early, so a barrier separates the iterations
 
   std::size_t whole() const { return traits_of(operation).blocks ? count * static_cast<std::size_t>(ranks) : count; }
   std::size_t bytes() const { return whole() * comm::size_of(type); }  // the `size` column
@@ -84,13 +84,15 @@ struct Traffic {
 };
 Traffic least_traffic(const Problem& problem);
 
-// This rank's input and output. In place they overlap as the operation's documentation in communicator.h says.
+// This rank's input and output buffer. If the call is in place, they overlap as the operation's documentation in
+// communicator.h says.
 struct Place {
   std::byte* input = nullptr;
   std::byte* output = nullptr;
 };
 
-// The bytes of one place, the same number on every rank. place_at gives the place's pointers into memory of that size.
+// The bytes of the buffers of one Place, the same number on every rank. place_at() returns the Place whose buffers lie
+// in memory of this size at `begin`.
 std::size_t place_bytes(const Problem& problem);
 Place place_at(const Problem& problem, std::byte* begin);
 

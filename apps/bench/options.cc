@@ -246,7 +246,7 @@ void check_backend(const BenchOptions& options, bool machines_given) {
   }
 }
 
-// Checks the name of the algorithm. It comes without an operation's name: the operation is always the timed one.
+// Checks the name of the algorithm. The option names no operation, because the operation is always the timed one.
 void check_algorithm(const BenchOptions& options) {
   const std::string word = named_algorithm(options);
   if (word.empty()) return;
@@ -351,7 +351,7 @@ std::optional<BenchOptions> parse_bench_options(const Arguments& arguments) {
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(error.what(), ExitCode::kUsage);
   }
-  if (options.late_ms > 0) {  // every iteration takes at least late_ms
+  if (options.late_ms > 0) {  // fewer iterations, because each takes at least late_ms
     if (app.count("--iters") == 0) options.iterations = 5;
     if (app.count("--warmup") == 0) options.warmup = 1;
   }

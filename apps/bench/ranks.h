@@ -1,5 +1,6 @@
-// How a measuring command of `reigen` becomes several processes. If a user starts it alone, it starts its ranks: this
-// program with the same arguments. If a launcher started it, it is one of the ranks. Thread rule: one thread.
+// How a measuring command of `reigen` becomes several processes. A process that a user starts alone starts the ranks,
+// which run the same program with the same arguments. A process that a launcher starts is one of the ranks. Thread
+// rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,8 @@ struct Ranks {
   bool started = false;  // a launcher started this process as one of the ranks
 };
 
-// `wanted`: the value of -n, if given. Throws InvalidArgument (2) when a launcher has started another number of ranks.
+// `wanted`: the value of -n, if given. Throws InvalidArgument with exit code 2 when a launcher has started another
+// number of ranks.
 Ranks find_ranks(std::optional<int> wanted);
 
 // Runs `reigen COMMAND ARGUMENTS` as `ranks` processes and returns the exit code.

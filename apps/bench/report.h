@@ -20,7 +20,7 @@ struct Row {
   double p99 = 0;
   double least = 0;
   std::optional<double> bound = std::nullopt;       // lower bound in seconds, see measure_bound
-  std::optional<std::size_t> wrong = std::nullopt;  // wrong elements on all ranks; empty: not checked
+  std::optional<std::size_t> wrong = std::nullopt;  // wrong elements on all ranks; empty if not checked
   // The share of a core that rank 0 used while it waited for a late rank.
   std::optional<double> waiting_cpu = std::nullopt;
 };

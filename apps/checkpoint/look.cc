@@ -78,12 +78,12 @@ std::vector<fs::path> checkpoints_of(const fs::path& path) {
     std::vector<fs::path> found = ck::list(directory);
     if (!found.empty()) return found;
   }
-  return {ck::find_checkpoint(path).path()};  // throws, saying that there is none
+  return {ck::find_checkpoint(path).path()};  // throws an error that says that there is none
 }
 
-// True for files of weights without Reigen's hashes. A finished run also has model.safetensors next to its checkpoints,
-// and so has a checkpoint that lost its manifest. These count as ours: they are verified by their hashes, not by the
-// form of that file.
+// True for files of weights from other programs, which have no hashes of Reigen. A file model.safetensors does not
+// decide this: a finished run has one next to its checkpoints, and a checkpoint that has lost its manifest contains
+// one. Both count as Reigen's, so verify looks for their manifests and hashes.
 bool is_foreign(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) return true;
@@ -101,7 +101,7 @@ void verify_weights(const std::string& path) {
              weights.kind() == "a safetensors file" ? "its form; safetensors files have no checksums" : weights.kind());
 }
 
-// Prints the damage of the checkpoint; true if it has none.
+// Prints the damage of the checkpoint. Returns true if it has no damage.
 bool is_whole(const fs::path& path) {
   std::vector<std::string> damage;
   try {

@@ -14,7 +14,7 @@
 
 namespace reigen::apps::checkpoint {
 
-// False for --help, after printing it. Throws InvalidArgument (2).
+// Returns false for --help, after printing the help. Throws InvalidArgument with exit code 2 for a wrong command line.
 inline bool parse(CLI::App& app, const Arguments& arguments) {
   Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes words from the back
   try {

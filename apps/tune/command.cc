@@ -1,4 +1,4 @@
-// reigen tune: measures the algorithms of a backend, and stores which one to take from which size on.
+// reigen tune: measures the algorithms of a backend, and stores which algorithm is the fastest from which size on.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -85,7 +85,7 @@ int run_tune(const Arguments& arguments) {
   const std::filesystem::path path = tuning::cache_path(options->family, ranks.count);
   if (!ranks.started) {
     make_folder_of(path);
-    { const format::AtomicFile file(path); }  // throws before any rank is started; rank 0 opens it again
+    { const format::AtomicFile file(path); }  // throws for a bad path before any rank is started
     return bench::start_ranks("tune", arguments, ranks.count, memory_of_probe());
   }
   return be_rank(*options, path);

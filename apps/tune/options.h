@@ -15,7 +15,8 @@ struct TuneOptions {
   bool explain = false;  // only print which algorithms are taken and why
 };
 
-// Gives nullopt for --help, after printing it. Throws InvalidArgument (2).
+// Returns nullopt for --help, after printing the help. Throws InvalidArgument with exit code 2 for a wrong command
+// line.
 std::optional<TuneOptions> parse_tune_options(const Arguments& arguments);
 
 }  // namespace reigen::apps::tune

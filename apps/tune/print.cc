@@ -14,7 +14,7 @@ namespace {
 
 namespace tuning = comm::tuning;
 
-// "up to 16K" or "below 24K", whichever is shorter.
+// Returns "up to 16K" or "below 24K", whichever is shorter.
 std::string upper_bound(std::size_t last) {
   const std::string with = tuning::exact_bytes(last);
   const std::string without = tuning::exact_bytes(last + 1);

@@ -28,13 +28,13 @@ using comm::OperationKind;
 namespace tuning = comm::tuning;
 
 constexpr std::array kSizes = {std::size_t{256}, 2 * kKiB, 16 * kKiB, 128 * kKiB, kMiB};
-// There are several passes, because a machine that is busy for a moment spoils one. Within a pass the fastest tenth of
-// the times counts.
+// There are several passes, because a machine that is busy for a moment spoils only one pass. The result of a pass is a
+// fast time: the 0.1-quantile of all times of the pass.
 constexpr int kPasses = 5;
 constexpr double kFraction = 0.1;
 
-// One group of all ranks for every place in the lists of algorithms. In the group of place i, each operation takes the
-// i-th algorithm of its list.
+// Each operation has a list of algorithms. There is one group of all ranks for every position (`place`) in these lists.
+// In the group of position i, each operation takes the i-th algorithm of its list.
 class Groups {
  public:
   Groups(Family family, const std::vector<Problem>& problems) {
@@ -103,8 +103,8 @@ std::size_t count_measurements(Family family) {
 // The least time over all passes, for every size in bytes.
 using Samples = std::map<std::size_t, double>;
 
-// If a call took another algorithm than the wanted one, the wanted one cannot run at this size, and the time does not
-// count.
+// If a call took another algorithm than `algorithm`, the wanted algorithm cannot run at this size, and the time does
+// not count.
 void time_sizes(const Communicator& world, const std::vector<Problem>& problems, const BenchOptions& options,
                 std::byte* memory, const std::string& algorithm, Samples& samples) {
   for (const Problem& problem : problems) {
@@ -116,7 +116,7 @@ void time_sizes(const Communicator& world, const std::vector<Problem>& problems,
   }
 }
 
-// True if more than `seconds` have passed on any rank. Every rank gets the same answer.
+// True if on any rank more than `seconds` have passed after `since`. Every rank gets the same answer.
 bool is_over(const Communicator& world, std::chrono::steady_clock::time_point since, double seconds) {
   double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
   world.all_reduce(&passed, &passed, 1, comm::DataType::kFloat64, comm::ReduceOp::kMax);

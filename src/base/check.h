@@ -1,8 +1,8 @@
 // Checks whose error texts contain the values. This header is private, so that our macros do not reach users' code.
 //   REIGEN_CHECK(cond, format, ...)   an error of the caller: throws InvalidArgument if `cond` is false
 //   REIGEN_ASSERT(cond, format, ...)  a bug of Reigen: throws InternalError with file and line if `cond` is false
-//   REIGEN_SYSCALL(expression)        the value of a system call. Repeats it on EINTR; throws IoError with the call's
-//                                     name and errno if it gives -1
+//   REIGEN_SYSCALL(expression)        the value of a system call. Repeats the call on EINTR. Throws IoError with the
+//                                     call's name and errno if the call returns -1
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace reigen::base {
 
 [[noreturn]] void throw_system_error(const char* call, int error, const char* file, int line);
 [[noreturn]] void throw_assertion(const char* condition, const std::string& message, const char* file, int line);
-std::string errno_text(int error);  // "No space left on device (28)"
+std::string errno_text(int error);  // for example "No space left on device (28)"
 ExitCode exit_code_of_errno(int error);
 
 }  // namespace reigen::base

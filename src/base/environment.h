@@ -19,16 +19,16 @@ struct Variable {
   const char* values;
 };
 
-const std::vector<Variable>& table();  // for docs and `reigen help environment`
+const std::vector<Variable>& table();  // `reigen help environment` and docs/environment.md list these variables
 
 std::optional<std::string> log();    // REIGEN_LOG
 std::optional<std::string> store();  // REIGEN_STORE: tcp://host:port of the launcher's store
 std::optional<std::string> job();    // REIGEN_JOB: the job's identity and secret: ranks that do not know it are refused
 std::optional<std::string>
-console();  // REIGEN_CONSOLE: width in columns of the launcher's terminal; not set: it has no terminal
-std::optional<std::string> command();        // REIGEN_COMMAND: the launcher `reigen` as the user called it
+console();  // REIGEN_CONSOLE: width in columns of the launcher's terminal; not set if the launcher has none
+std::optional<std::string> command();        // REIGEN_COMMAND: the path of the launcher, as the user typed it
 std::optional<std::string> flight();         // REIGEN_FLIGHT: file descriptor of the memory for the flight record
-std::optional<std::string> spawn();          // REIGEN_SPAWN: set by spawn() for the processes it starts
+std::optional<std::string> spawn();          // REIGEN_SPAWN: which call of spawn() has started this process
 std::optional<std::string> keep_memory();    // REIGEN_KEEP_MEMORY: 0 returns freed memory to the kernel at every step
 std::optional<std::string> tcp_interface();  // REIGEN_TCP_INTERFACE: the interface that backend tcp listens on
 

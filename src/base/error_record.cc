@@ -18,7 +18,7 @@ bool is(const Error& error) {
   return dynamic_cast<const Leaf*>(&error) != nullptr;
 }
 
-// NoRoom is tested before IoError, from which it is derived.
+// NoRoom is derived from IoError, so NoRoom is tested first.
 Kind kind_of(const Error& error) {
   if (is<InvalidArgument>(error)) return Kind::kInvalidArgument;
   if (is<Timeout>(error)) return Kind::kTimeout;

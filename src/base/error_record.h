@@ -13,7 +13,7 @@
 namespace reigen::base {
 
 struct ErrorRecord {
-  // The derived types of error.h; kError stands for any other Error.
+  // One kind for each type that error.h derives from Error. `kError` means any other Error.
   enum class Kind : std::uint8_t {
     kError,
     kInvalidArgument,
@@ -29,20 +29,21 @@ struct ErrorRecord {
   };
   Kind kind = Kind::kError;
   ExitCode code = ExitCode::kBug;
-  int rank = -1;  // of a PeerLost: the lost rank
+  int rank = -1;  // the lost rank of a PeerLost; -1 for all other kinds
   std::string text = {};
 
   bool operator==(const ErrorRecord&) const = default;
 };
 
 // The record of an exception. An exception that is no reigen::Error is recorded as one: std::bad_alloc as an Error with
-// exit code 71, std::system_error as an IoError with exit code 74, any other exception as an InternalError (70).
+// exit code 71, std::system_error as an IoError with exit code 74, any other exception as an InternalError with exit
+// code 70.
 ErrorRecord record_of(const Error& error);
 ErrorRecord record_of(const std::exception_ptr& error);
 
-// The record as text, and back. The text begins with the exit code, the rank and the type. Text of an older build has
-// no type, and is decoded as an Error. Text of another form throws InternalError. A type that a program
-// derives from a type of error.h is recorded as the type of error.h.
+// These two functions convert a record to text, and text to a record. The text begins with the exit code, the rank and
+// the type. Text of an older build has no type, and is decoded as an Error. For text of any other form decode_error()
+// throws InternalError. A type that a program derives from a type of error.h is recorded as the type of error.h.
 std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view text);
 

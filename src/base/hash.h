@@ -10,7 +10,7 @@ namespace reigen::base {
 
 inline constexpr std::uint64_t kFnvBasis = 0xcbf29ce484222325;
 
-// The hash after one more value: a byte, or a number of a list of 64-bit numbers.
+// The hash after one more value, which is a byte or a 64-bit number.
 constexpr std::uint64_t fnv1a_step(std::uint64_t hash, std::uint64_t value) { return (hash ^ value) * 0x100000001b3; }
 
 constexpr std::uint64_t fnv1a(std::string_view bytes) {

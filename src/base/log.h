@@ -13,7 +13,8 @@ namespace reigen::base {
 enum class LogLevel { kError, kWarning, kInfo, kDebug };
 
 bool log_enabled(LogLevel level);
-// Warns if the value of REIGEN_LOG is no level. Called by one process of a job: the launcher, or rank 0.
+// Warns if the value of REIGEN_LOG is no level. Only one process of a job calls this function: Reigen's launcher, or
+// rank 0 if another launcher started the job.
 void check_log_variable();
 void log_line(LogLevel level, const std::string& text);
 

@@ -1,6 +1,7 @@
-// A scope whose code must not wait for another rank: a hook of backward. The other rank may be further on in the same
-// backward and wait for this rank there (batch statistics, tensor parallel layers). A wait in the hook would then be a
-// deadlock. Every function that waits for another rank calls require_waiting_allowed() first.
+// Marks a scope in which code must not wait for another rank. An example is a hook of backward. Another rank may
+// already be at a later layer of the same backward pass, and may wait for this rank in that layer (batch statistics,
+// tensor parallel layers). If the hook on this rank waited for the other rank as well, this would be a deadlock. Every
+// function that waits for another rank calls require_waiting_allowed() first.
 // Thread rule: a scope counts for the thread that opened it.
 #pragma once
 

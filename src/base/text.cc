@@ -21,13 +21,13 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   std::string best;
-  constexpr std::size_t kLongest = 128;  // the distance of longer words takes noticeable time
+  constexpr std::size_t kLongest = 128;  // for longer words edit_distance() takes noticeable time
   if (word.size() > kLongest) return best;
   std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;  // a word at this distance or more is not similar
   for (const std::string& candidate : known) {
     std::size_t distance = edit_distance(word, candidate);
     if (const auto dot = candidate.find('.'); dot != std::string::npos) {
-      // A part of a name is less similar than a name with a typing error.
+      // A match with only the part after the dot counts one more than a match with the whole name.
       distance = std::min(distance, edit_distance(word, candidate.substr(dot + 1)) + 1);
       if (word == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
       if (word.size() > dot + 2 && candidate.starts_with(word)) distance = std::min<std::size_t>(distance, 1);

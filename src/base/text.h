@@ -31,11 +31,11 @@ std::size_t edit_distance(const std::string& a, const std::string& b);
 // also found for a `word` that is like its second part, "epochs", or its beginning, "train.ep".
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
-// The items of a list that is written with a separator between them, without the blanks around each. An item may be
-// empty; an empty text has no items.
+// Splits a list at its separators, and removes the blanks around each item. An item may be empty; an empty text has no
+// items.
 std::vector<std::string> split(std::string_view text, char separator);
 
-// "1 step", "2 steps".
+// A number with its noun in singular or plural: "1 step", "2 steps".
 std::string counted(std::int64_t number, std::string_view what);
 
 // The word as a shell command line needs it: in quotes if it has characters that a shell would interpret.

@@ -14,13 +14,14 @@ namespace {
 
 constexpr std::string_view kPrefix = "REIGEN_";
 
-// Prefixes of variables that other code reads. One kind sets options of recipes, which config/ checks itself. The other
-// kind is for the build and its tests.
+// Prefixes of variables that other code reads. Some set options of recipes; src/config checks these variables itself.
+// The others are for the build and its tests.
 constexpr std::array kOthers = {"REIGEN_RUN_",   "REIGEN_TRAIN_",    "REIGEN_OPTIM_",      "REIGEN_DATA_",
                                 "REIGEN_MODEL_", "REIGEN_PARALLEL_", "REIGEN_CHECKPOINT_", "REIGEN_TEST_",
                                 "REIGEN_FILES_", "REIGEN_TORCH",     "REIGEN_NCCL",        "REIGEN_MPI"};
 
-// Variables of the section REIGEN_COMM_ that only recipes read; its other variables are in environment::table().
+// Variables with the prefix REIGEN_COMM_ that only recipes read. The other variables with this prefix are in
+// environment::table().
 constexpr std::array kOfRecipes = {"REIGEN_COMM_MACHINES"};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -14,7 +14,7 @@ bool is_kubernetes_service(std::string_view name, std::string_view value);
 
 struct UnknownVariable {
   std::string name = {};
-  std::string meant = {};  // the known variable that was probably meant; empty: no name is similar
+  std::string meant = {};  // the known variable that was probably meant; empty if no name is similar
 };
 
 // The variables of this process that begin with REIGEN_ and that no code reads. Variables of recipes

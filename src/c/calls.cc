@@ -75,7 +75,7 @@ reigen_status call(const char* function, reigen_comm* comm, const reigen_call_op
   });
 }
 
-// Starts the collected calls. Their handles get the one Work of all these calls, or the error that refused the calls.
+// Starts the collected calls. All their handles get the same Work, or the error with which start() refused the calls.
 void end_collecting(const Communicator& group, const Collected& calls, const reigen_call_options& options) {
   auto handle = options.work == nullptr ? nullptr : std::make_unique<reigen_work>(calls.pending);
   const auto progress = handle ? progress_of(options) : comm::Progress::kCaller;
@@ -260,7 +260,8 @@ reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms) {
     REIGEN_CHECK(pending.begun.load(),
                  "[reigen_work_wait] the call is collected and does not run yet\n  expected: reigen_group_end first");
     if (pending.refused) std::rethrow_exception(pending.refused);
-    // A timeout of more than a year counts as none, because the nanoseconds of a huge timeout do not fit into 64 bits.
+    // A timeout of more than a year counts as no timeout, because the nanoseconds of a huge timeout do not fit into 64
+    // bits.
     constexpr std::int64_t kLongest = 1000LL * 3600 * 24 * 365;
     if (timeout_ms < 0 || timeout_ms > kLongest) return pending.work.wait();
     pending.work.wait(reigen::Deadline::after(std::chrono::milliseconds(timeout_ms)));

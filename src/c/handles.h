@@ -12,8 +12,9 @@
 
 namespace reigen::c {
 
-// The state of an asynchronous call, for which the handle of the call waits. All calls between reigen_group_begin and
-// reigen_group_end share one Pending. reigen_group_end sets `work`, or `refused` if it refused the calls, then `begun`.
+// The state of an asynchronous call. The call's handle points to it. All calls between reigen_group_begin and
+// reigen_group_end share one Pending. reigen_group_end first sets `work`, or sets `refused` if it refused the calls.
+// Then it sets `begun`.
 struct Pending {
   Work work = {};
   std::exception_ptr refused = nullptr;

@@ -15,6 +15,6 @@ reigen_call_options to_call_options(const char* function, const reigen_call_opti
 
 comm::CallOptions to_cpp(const reigen_call_options& options);
 comm::Progress progress_of(const reigen_call_options& options);
-comm::GroupOptions to_cpp(const reigen_comm_options& options);  // without the store
+comm::GroupOptions to_cpp(const reigen_comm_options& options);  // does not set GroupOptions::store
 
 }  // namespace reigen::c

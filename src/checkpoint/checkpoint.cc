@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t kAtOnce = std::size_t{1} << 20;  // bytes of a file that are read at once
 
-// A missing file, or a directory in its place, is damage. A file that cannot be read now may still be intact, so this
-// case is an IoError.
+// A missing file, or a directory in its place, means that the checkpoint is damaged: a DataError. A file that cannot be
+// read now may still be intact, so this case is an IoError.
 [[noreturn]] void throw_missing(const fs::path& path, const std::error_code& error) {
   const std::string text = fmt::format("{}: {}", path.string(), base::errno_text(error.value()));
   if (error == std::errc::no_such_file_or_directory || error == std::errc::is_a_directory) throw DataError(text);
@@ -50,8 +50,8 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
-// Detects a manifest that was copied from another checkpoint. The hashes do not show this, because such a manifest is
-// whole.
+// Detects a manifest that was copied from another checkpoint. The hashes do not show this, because the copy itself is
+// undamaged.
 void require_step(const Manifest& manifest, const fs::path& path) {
   const std::optional<std::int64_t> named = step_of(path);
   if (!named || *named == manifest.step) return;
@@ -61,7 +61,7 @@ void require_step(const Manifest& manifest, const fs::path& path) {
              .expected = fmt::format("step {}, as the directory says", *named)});
 }
 
-// Consecutive bytes of a file that one hash covers: a header, or a piece.
+// Consecutive bytes of a file that one hash covers: the file's header, or one piece of a tensor.
 struct Stretch {
   std::size_t file;
   std::uint64_t begin;
@@ -96,7 +96,7 @@ struct Checkpoint::Impl {
   Manifest manifest;
   std::vector<format::InputFile> files = {};
 
-  // Says what is wrong with these bytes; empty if nothing is.
+  // Returns a text that says what is wrong with these bytes; an empty text if nothing is wrong.
   std::string damage_of(const Stretch& stretch) const {
     const format::InputFile& file = files[stretch.file];
     std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::uint64_t>(stretch.bytes, kAtOnce)));
@@ -204,7 +204,8 @@ Search find_newest(const fs::path& directory) {
     } catch (const DataError& error) {
       search.damaged.emplace_back(error.what());
     } catch (const IoError& error) {
-      // kInputMissing: a broken link counts as damaged, as an unreadable checkpoint does.
+      // kInputMissing means a broken link. A broken link counts as damage, and so does a checkpoint that cannot be
+      // read.
       if (error.exit_code() != ExitCode::kIo && error.exit_code() != ExitCode::kInputMissing) throw;
       search.damaged.emplace_back(error.what());
       search.unreadable.push_back(path);

@@ -17,8 +17,8 @@ struct Box {
   Shape end;
 };
 
-// Adds the boxes that hold the elements [first, first + count), count > 0. `at` has the position in the dimensions
-// before `axis`. `first` counts elements from this position on.
+// Adds the boxes that consist of the elements [first, first + count) of the part; count > 0. `at` is a position in the
+// dimensions before `axis`. `first` counts from the first element at this position.
 void add_boxes(const Part& part, std::size_t axis, Shape at, std::int64_t first, std::int64_t count,
                std::vector<Box>& boxes) {
   std::int64_t row = 1;
@@ -49,7 +49,7 @@ void add_boxes(const Part& part, std::size_t axis, Shape at, std::int64_t first,
   if (count % row != 0) add_within(first + count / row * row, count % row);
 }
 
-// The axis along which the boxes begin at the most different places.
+// The axis along which the boxes have the largest number of different begins.
 std::size_t most_divided_axis(std::size_t dimensions, const std::vector<Box>& boxes) {
   std::size_t best = 0;
   std::size_t most = 0;

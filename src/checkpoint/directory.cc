@@ -45,7 +45,7 @@ bool looks_whole(const fs::path& path) {
   }
 }
 
-// Returns false if the disk cannot read the checkpoint now.
+// Returns false if the checkpoint cannot be read now. A damaged checkpoint can be read.
 bool can_be_looked_at(const fs::path& path) {
   try {
     const Checkpoint checkpoint(path);
@@ -75,7 +75,7 @@ std::optional<std::int64_t> step_of(const fs::path& path) {
 
 namespace {
 
-// The name that a checkpoint has for a moment while publish() replaces it.
+// The name that an old checkpoint has for a moment while publish() replaces this checkpoint.
 std::string interim_name_of(std::int64_t step) { return fmt::format("{}{:018}", kPrefix, step); }
 
 }  // namespace
@@ -107,7 +107,7 @@ void sync_directory(const fs::path& path) {
 
 namespace {
 
-// True for names that a save gives, false for other names with the same beginning.
+// True for the names that save() gives to checkpoints. False for other names, even if they begin with "step_".
 bool is_our_name(const std::string& name) {
   const std::optional<std::int64_t> step = step_of(name);
   return step && (name == name_of(*step) || name == interim_name_of(*step));
@@ -184,8 +184,9 @@ void publish(const fs::path& hidden, const fs::path& target) {
   if (::rename(hidden.c_str(), target.c_str()) != 0) {
     const int error = errno;
     if (error != ENOTEMPTY && error != EEXIST) fail(fmt::format("cannot rename {}", hidden.string()), error);
-    // RENAME_EXCHANGE swaps both names in one step. Some file systems (NFS) cannot do that. There the old checkpoint
-    // gets another name of the same step in the meantime, and is still found under this name.
+    // RENAME_EXCHANGE swaps both names in one step. Some file systems (NFS) cannot do that. On these, the old
+    // checkpoint gets another name of the same step until the new one has replaced it. Readers find the old checkpoint
+    // under this other name.
     const bool exchanged = ::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
     if (!exchanged) {
       const fs::path old = target.parent_path() / interim_name_of(step_of(target).value_or(0));
@@ -272,8 +273,8 @@ std::vector<fs::path> set_aside_after(const fs::path& directory, std::int64_t st
 
 namespace {
 
-// True for names such as "metrics_of_step_00000008.jsonl". A run that goes back to an older checkpoint writes such a
-// file next to the newer checkpoints, which it sets aside.
+// True for names such as "metrics_of_step_00000008.jsonl". A run that resumes from an older checkpoint sets the newer
+// checkpoints aside, and writes such a file next to them.
 bool are_lines_of_a_future(std::string_view name) {
   constexpr std::string_view kFront = "metrics_of_";
   constexpr std::string_view kEnd = ".jsonl";
@@ -304,7 +305,7 @@ void drop_set_aside(const fs::path& directory, std::int64_t step) {
     if (are_lines_of_a_future(entry.path().filename().string())) lines.push_back(entry.path());
   }
   for (const fs::path& path : lines) ::unlink(path.c_str());
-  ::rmdir(aside.c_str());  // fails if it holds a file of the user
+  ::rmdir(aside.c_str());  // fails if the folder contains a file of the user
 }
 
 DirectoryLock::DirectoryLock(const fs::path& directory, bool warns_without_locks) {

@@ -13,13 +13,14 @@ inline constexpr const char* kManifestName = "manifest.json";
 
 // The step of a path whose last part is "step_" and a number; nullopt for any other path.
 std::optional<std::int64_t> step_of(const std::filesystem::path& path);
-// The path at which a checkpoint is written until it is whole. It is in the same directory, so that a rename is enough.
+// The path at which a checkpoint is written until it is whole. It is in the same directory, so that a rename gives the
+// checkpoint its final name.
 std::filesystem::path hidden_path_of(const std::filesystem::path& directory, std::int64_t step);
 
 // Makes the directory and its parents. New directories are fsynced when the function returns.
 void make_directories(const std::filesystem::path& path);
-// Deletes the checkpoints of steps up to `step` that set_aside_after() set aside. When none is left, also deletes the
-// copies of metrics next to them, and the folder unless it holds something else.
+// Deletes the checkpoints of steps up to `step` that set_aside_after() set aside. When no such checkpoint is left, also
+// deletes the files of metrics next to them, and the folder unless it contains other files.
 void drop_set_aside(const std::filesystem::path& directory, std::int64_t step);
 // Removes the hidden directories that killed writers left.
 void remove_unfinished(const std::filesystem::path& directory);
@@ -29,9 +30,8 @@ void require_room(const std::filesystem::path& directory, std::uint64_t bytes);
 // of them would not free that much. Returns the steps whose checkpoints were deleted.
 std::vector<std::int64_t> make_room(const std::filesystem::path& directory, std::uint64_t bytes,
                                     std::optional<std::int64_t> spared = {});
-// Renames `hidden` to `target`. If `target` existed before, there is a whole checkpoint of this step at every
-// moment. The
-// rename is fsynced when the function returns.
+// Renames `hidden` to `target`. If `target` existed before, readers find a whole checkpoint of this step at every
+// moment. The rename is fsynced when the function returns.
 void publish(const std::filesystem::path& hidden, const std::filesystem::path& target);
 // Keeps `keep` checkpoints and deletes the others. It keeps `written`, whatever its step, and the newest of the others
 // that look whole.
@@ -41,7 +41,7 @@ void sync_directory(const std::filesystem::path& path);
 // Removes an unfinished directory when it goes out of scope, so that a checkpoint for which there was no room does not
 // leave the disk full.
 struct Unfinished {
-  std::filesystem::path path;  // empty: removes nothing
+  std::filesystem::path path;  // if empty, the destructor removes nothing
   ~Unfinished();
 };
 

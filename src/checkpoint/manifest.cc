@@ -27,7 +27,7 @@ struct Damage : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// File names need not be UTF-8, but JSON must be, so other bytes are replaced.
+// File names need not be UTF-8, but JSON must be, so bytes that are not UTF-8 are replaced.
 std::string dump(const json& value, int indent) {
   return value.dump(indent, ' ', false, json::error_handler_t::replace);
 }
@@ -97,7 +97,7 @@ std::uint64_t hash_from(const json& text) {
 template <class Number>
 Number number_from(const json& value, const char* key) {
   const json& number = value.at(key);
-  // The JSON library's conversion would wrap around without an error.
+  // This check is needed, because the JSON library's conversion would wrap around without an error.
   const bool fits = number.is_number_unsigned() ? number.get<std::uint64_t>() <= std::uint64_t{INT64_MAX}
                                                 : number.is_number_integer() && std::is_signed_v<Number>;
   if (!fits) throw Damage(fmt::format("{} is {}", key, number.dump()));
@@ -137,7 +137,7 @@ StoredTensor tensor_from(const json& value, const std::vector<StoredFile>& files
   // Packed types are refused, because pieces hold whole elements and begin at a whole byte.
   if (!format::has_whole_bytes(*type)) throw Damage(fmt::format("{} has the packed type {}", tensor.name, type_text));
   tensor.type = *type;
-  layout::numel(tensor.shape);  // throws if it overflows
+  layout::numel(tensor.shape);  // throws if the number of elements overflows
   for (const json& given : value.at("pieces")) {
     StoredPiece piece{.part = layout::whole(tensor.shape),
                       .file = number_from<std::size_t>(given, "file"),

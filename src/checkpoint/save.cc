@@ -53,13 +53,15 @@ void check_pieces(const Contents& contents) {
   }
 }
 
-// The part's own shape if it is a whole box; else one dimension of `count` elements.
+// The shape that a part has in the file: the box's shape if the part is a whole box, else one dimension of `count`
+// elements.
 Shape shape_in_file(const Part& part) {
   const bool is_box = part.first == 0 && part.count == layout::numel(part.shape);
   return is_box ? part.shape : Shape{part.count};
 }
 
-// Writes one file. The first part of a tensor has the tensor's name; the i-th part (i > 1) gets "//i" after the name.
+// Writes one file, with this rank's parts of one group of tensors. The first part of a tensor has the tensor's name;
+// the i-th part (i > 1) gets "//i" after the name.
 void write_group(const fs::path& path, const std::string& group, const std::vector<Piece>& pieces, Manifest& manifest) {
   std::map<std::string, const Piece*> by_name;
   std::vector<format::TensorEntry> entries;
@@ -89,7 +91,7 @@ void write_group(const fs::path& path, const std::string& group, const std::vect
   }
 }
 
-// Adds the files and pieces that rank `rank` wrote to `manifest`.
+// Adds to `manifest` the files and pieces that rank `rank` has written.
 void merge(Manifest& manifest, const std::string& text, int rank) {
   const Manifest more = from_text(text, fmt::format("what rank {} wrote", rank));
   const std::size_t first = manifest.files.size();
@@ -113,7 +115,8 @@ void merge(Manifest& manifest, const std::string& text, int rank) {
   }
 }
 
-// If rank 0 does not see a rank's files, that rank writes to another directory of the same name.
+// Rank 0 calls this. If rank 0 does not find another rank's files, the other rank has written to another directory of
+// the same name.
 void check_files_are_here(const fs::path& hidden, const Manifest& manifest) {
   for (const StoredFile& file : manifest.files) {
     std::error_code error;
@@ -129,7 +132,7 @@ void check_files_are_here(const fs::path& hidden, const Manifest& manifest) {
 
 std::uint64_t room_for(const Contents& contents) {
   constexpr std::uint64_t kOfFile = 32 << 10;  // blocks that are not full, names in folders
-  constexpr std::uint64_t kOfPiece = 512;      // its lines in the header and in the manifest, without its name
+  constexpr std::uint64_t kOfPiece = 512;      // its entries in the header and the manifest, without its name
   std::uint64_t bytes = 0;
   for (const auto& [group, pieces] : contents) {
     if (!pieces.empty()) bytes += kOfFile;
@@ -174,14 +177,15 @@ fs::path finish(const fs::path& directory, const Manifest& manifest, const std::
   try {
     retain(directory, keep, target);
   } catch (const std::exception& error) {
-    base::log_warning("an old checkpoint stays: {}", error.what());  // the new checkpoint is whole
+    base::log_warning("an old checkpoint stays: {}", error.what());  // not an error: the new checkpoint is whole
   }
   return target;
 }
 
 namespace {
 
-// One text with two facts: the disk space that this rank's parts need, and the names of their groups ("model").
+// Returns a text for all ranks with two facts: the disk space that this rank's parts need, and the names of the groups
+// of tensors that these parts belong to ("model").
 std::string announce(const Contents& contents) {
   check_pieces(contents);
   std::string text = std::to_string(room_for(contents));

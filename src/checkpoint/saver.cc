@@ -27,7 +27,7 @@ void lower_priority() {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
 }
 
-// Rank 0 takes the lock for all ranks; if rank 0 fails, every rank throws its error.
+// Rank 0 takes the lock for all ranks; if rank 0 fails, every rank throws rank 0's error.
 std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Communicator& world, bool warns) {
   std::optional<DirectoryLock> lock;
   comm::attempt_first(world, "a saver's lock", [&] {
@@ -42,14 +42,15 @@ std::optional<DirectoryLock> lock_for_all(const fs::path& directory, const Commu
 struct Saver::Impl {
   enum class Task { kNone, kReserve, kSave };
   fs::path directory;
-  Communicator world;  // the group of the writing threads
+  Communicator world;  // the group in which the ranks' writing threads make their calls
   SaverOptions options;
   std::optional<DirectoryLock> lock;
   Snapshot snapshot = {};
 
   std::mutex mutex = {};
   std::condition_variable changed = {};
-  // Guarded by the mutex. While there is a task, `manifest`, `contents` and the snapshot belong to the writing thread.
+  // The mutex guards the members from here on. While there is a task, `manifest`, `contents` and the snapshot belong to
+  // the writing thread.
   Task task = Task::kNone;
   std::size_t to_reserve = 0;
   bool ending = false;
@@ -75,7 +76,7 @@ struct Saver::Impl {
         else
           snapshot.reserve(to_reserve);
       } catch (...) {
-        if (saves) met = std::current_exception();  // the error of a failed reserve is not kept: copy() will throw it
+        if (saves) met = std::current_exception();  // the error of reserve() is dropped: copy() throws it again
       }
       guard.lock();
       if (path) last = path;

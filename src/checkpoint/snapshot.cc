@@ -43,7 +43,7 @@ void Snapshot::take(std::size_t bytes) {
                          .fix = "save without asynchronous"},
                   ExitCode::kOsResource);
   }
-  ::madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults; a hint
+  ::madvise(memory, bytes, MADV_HUGEPAGE);  // a hint to the kernel, for fewer page faults
   memory_ = static_cast<std::byte*>(memory);
   size_ = bytes;
 }

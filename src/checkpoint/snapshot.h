@@ -17,8 +17,8 @@ class Snapshot {
   // Takes the memory that copy() needs for contents of `bytes` bytes, and writes to each page, so that the kernel
   // provides it now. Throws the errors of copy().
   void reserve(std::size_t bytes);
-  // Copies the bytes of all pieces into this object's memory, and returns the pieces with these copies. They are valid
-  // until the next copy(). Throws IoError with exit code 71 if there is not enough memory.
+  // Copies the bytes of all pieces into this object's memory, and returns the pieces with these copies. The copies are
+  // valid until the next copy(). Throws IoError with exit code 71 if there is not enough memory.
   Contents copy(const Contents& contents);
 
   static std::size_t bytes_for(const Contents& contents);

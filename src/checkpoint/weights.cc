@@ -27,7 +27,7 @@ namespace {
 constexpr const char* kIndexes[] = {"model.safetensors.index.json", "pytorch_model.bin.index.json"};
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kPtModel = "pytorch_model.bin";
-constexpr std::string_view kAverage = ".ema";  // ends the name of a weight's average
+constexpr std::string_view kAverage = ".ema";  // the end of the name of a weight's average
 constexpr std::uint64_t kIndexMax = std::uint64_t{256} << 20;
 
 bool is_there(const fs::path& path) {
@@ -35,7 +35,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Whether the name ends like those of torch.save's files.
+// Whether the name has an extension that is usual for files of torch.save.
 bool is_pt_name(const fs::path& path) {
   for (const char* ending : {".pt", ".pth", ".bin", ".ckpt", ".tar", ".pkl"}) {
     if (path.extension() == ending) return true;
@@ -335,7 +335,8 @@ void Weights::take_index(const fs::path& path) {
   }
 }
 
-// Takes all tensors of each part. The index names the file of each tensor, and must agree with the files.
+// Takes all tensors of every file that the index names. The index says which file has which tensor, and must agree with
+// the files.
 void Weights::take_pt_parts(const fs::path& path, const std::map<std::string, std::string>& index) {
   std::set<std::string> names;
   for (const auto& [tensor, name] : index) names.insert(name);

@@ -55,7 +55,8 @@ class InMemory : public Dataset {
   }
 
  private:
-  // Hashing reads memory at about 4 GB/s. The limit of kMost bytes keeps the start of a run short.
+  // Hashing reads memory at about 4 GB/s. Of a tensor with more than kMost bytes only every stride-th row is hashed, so
+  // that a run starts quickly.
   static void add_rows(format::Hash64& hash, const at::Tensor& from) {
     constexpr std::size_t kMost = std::size_t{1} << 30;
     const auto* bytes = static_cast<const std::byte*>(from.const_data_ptr());

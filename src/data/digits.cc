@@ -27,8 +27,8 @@ class Digits : public ImageDataset {
   }
 
  protected:
-  // Two threads may draw the same image at once. The thread that claims the slot stores its image there; the other
-  // uses its own copy.
+  // Two threads may draw the same image at once. The thread that claims the entry `kept` stores its image there; the
+  // other thread uses its own copy.
   Image image(std::int64_t index, Pixels& scratch) const override {
     Kept& kept = kept_[static_cast<std::size_t>(index)];
     if (kept.state.load(std::memory_order_acquire) == State::kReady) return {kept.pixels.data(), kept.label};

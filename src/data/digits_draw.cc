@@ -14,7 +14,7 @@ namespace {
 constexpr double kDigitSide = 28;
 constexpr int kSpanPieces = 6;  // straight pieces between two points of a curve
 
-// The distortion of the box for one image; maps unit coordinates to pixels.
+// Distorts the box [0, 1] x [0, 1] in which a digit is drawn, for one image, and maps the box to pixels.
 class Distortion {
  public:
   explicit Distortion(RandomStream& random) {
@@ -84,7 +84,7 @@ std::vector<Point> flatten(const Stroke& stroke, const Distortion& distortion, R
 }
 
 // `distance2` holds for each pixel its squared distance from the nearest line so far. For each pixel near the piece
-// from a to b, this function replaces the value by the squared distance from the piece, if it is smaller.
+// from a to b, this function replaces the value by the squared distance from the piece, if this distance is smaller.
 void mark_piece(Point a, Point b, double reach, std::array<double, kDigitPixels>& distance2) {
   const auto first = [&](double low) { return std::clamp(static_cast<int>(low - reach), 0, 27); };
   const auto last = [&](double high) { return std::clamp(static_cast<int>(high + reach) + 1, 0, 27); };

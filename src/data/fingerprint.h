@@ -11,7 +11,7 @@
 
 namespace reigen::data {
 
-// "xxh64 0123456789abcdef".
+// The hash as a text such as "xxh64 0123456789abcdef".
 std::string fingerprint(const format::Hash64& hash);
 
 // A hash of samples that are files: of their paths below `folder` and their labels, in this order, and of the sizes of

@@ -14,7 +14,7 @@ class Few {
  public:
   constexpr Few() = default;
   constexpr Few(std::initializer_list<T> items) : size_(items.size()) {
-    std::copy(items.begin(), items.end(), items_.begin());  // too many items: not constexpr, so a compile error
+    std::copy(items.begin(), items.end(), items_.begin());  // more than kMost items are a compile error
   }
   constexpr const T* begin() const { return items_.data(); }
   constexpr const T* end() const { return items_.data() + size_; }
@@ -38,7 +38,7 @@ struct Stroke {
   bool curved = false;
   Few<Point, 13> points = {};
 };
-using Glyph = Few<Stroke, 2>;  // strokes that share an end keep touching: the distortion depends on the place alone
+using Glyph = Few<Stroke, 2>;  // ends that two strokes share stay close: all strokes get the same distortion
 using Ways = Few<Glyph, 3>;
 
 inline constexpr bool kCurve = true;

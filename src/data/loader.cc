@@ -55,7 +55,7 @@ struct Loader::State {
         world_size(ranks),
         sampler(sampler_options(*data, chosen, ranks)) {}
 
-  // The order of the last epoch is kept, because computing it costs a pass over all samples.
+  // The order of the last epoch is kept, because computing an order costs a pass over all samples.
   std::shared_ptr<const Order> order(std::int64_t epoch) const {
     const std::lock_guard lock(mutex);
     if (!cached || cached_epoch != epoch) {
@@ -167,7 +167,7 @@ Epoch::~Epoch() = default;
 
 Batch* Epoch::next() {
   const auto begin = Clock::now();
-  impl_->current.reset();  // before the wait: the next batch can reuse its memory
+  impl_->current.reset();  // freed before the wait, so that the next batch can reuse the memory
   impl_->current = impl_->prefetcher.next();
   const auto waited = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
   impl_->state->waited_ns.fetch_add(waited.count(), std::memory_order_relaxed);

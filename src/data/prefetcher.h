@@ -27,8 +27,8 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;  // the threads hold its address
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next batch; empty at the end. Rethrows the exception that `make` threw for this batch; after that there are no
-  // more batches.
+  // Returns the next batch, or nothing at the end. Rethrows the exception that `make` threw for this batch; after that
+  // there are no more batches.
   std::optional<Batch> next();
 
  private:

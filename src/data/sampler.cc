@@ -13,7 +13,7 @@
 namespace reigen::data {
 namespace {
 
-__extension__ using Wide = unsigned __int128;  // 64 by 64 bit product
+__extension__ using Wide = unsigned __int128;  // for the product of two 64-bit numbers
 
 // Uniform in 0..bound-1. The deviation from uniform, 2^-64 · bound, is too small to be measured.
 std::uint64_t below(RandomStream& random, std::uint64_t bound) {
@@ -23,7 +23,7 @@ std::uint64_t below(RandomStream& random, std::uint64_t bound) {
 }  // namespace
 
 Range share_of(Range range, int rank, int world_size) {
-  // n·r/P in integers, without computing n·r, which could exceed 64 bits.
+  // Returns range.begin + n·r/P for n positions and P ranks, without computing n·r, which could exceed 64 bits.
   const auto cut = [&](std::int64_t r) {
     const std::int64_t quotient = range.count() / world_size;
     const std::int64_t remainder = range.count() % world_size;

@@ -67,7 +67,7 @@ std::string bare_name(const fs::path& path) {
 
 struct Texts {
   std::vector<fs::path> training;
-  std::vector<fs::path> testing;  // empty: the last tenth of the training text is for testing
+  std::vector<fs::path> testing;  // if empty, the last tenth of the training text is for testing
   Taken taken;
 };
 
@@ -84,7 +84,7 @@ WalkOptions walk_of_texts() { return {.wanted = has_text_ending, .fix = kFixOfTe
                          .fix = kFixOfTexts});
 }
 
-// Reads the folders train/ and test/. Folders and files next to them belong to neither split.
+// Lists the texts in the folders train/ and test/. Folders and files next to these two belong to neither split.
 Texts texts_of_splits(const std::vector<fs::path>& folders, const SplitFolders& splits, Taken taken) {
   Texts texts{.training = {}, .testing = {}, .taken = std::move(taken)};
   texts.training = walk(splits.train, walk_of_texts(), texts.taken);
@@ -102,8 +102,8 @@ Texts texts_of_splits(const std::vector<fs::path>& folders, const SplitFolders& 
   return texts;
 }
 
-// Divides by the names of files directly in the folder: train.txt, and test.txt or valid.txt. Other files belong to
-// neither split.
+// Divides the texts by the names of files directly in the folder: train.txt, and test.txt or valid.txt. Other files
+// belong to neither split.
 void divide_by_names(const fs::path& folder, Texts& texts) {
   const fs::path here = (folder / "").parent_path();  // also for "texts/", with a slash at the end
   std::array<std::vector<fs::path>, 4> parts;         // files named train, test, val; other files

@@ -17,7 +17,8 @@ namespace {
 
 thread_local bool keeps_device = false;
 
-// The reason that CUDA gives. For a driver that is too old: the CUDA of driver and runtime.
+// CUDA's text for the error `code`. If the driver is too old, the text also names the CUDA versions of driver and
+// runtime.
 std::string reason_of(int code) {
   std::string reason = cuda_runtime().get_error_string(code);
   int driver = 0;
@@ -62,7 +63,7 @@ bool has_gpu() {
     int count = 0;
     return cuda_runtime().get_device_count(&count) == kCudaSuccess && count > 0;
   } catch (const BackendError&) {
-    return false;  // no runtime
+    return false;  // there is no CUDA runtime
   }
 }
 
@@ -176,7 +177,7 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes) {
   check(code, "cudaMalloc");
   std::shared_ptr<void> block(
       data, [device](void* pointer) { on_device_or_not(device, [pointer] { (void)cuda_runtime().free(pointer); }); });
-  const OwnStream stream(device);  // the default stream may have much work before this
+  const OwnStream stream(device);  // not the default stream, which may have much work to do first
   check(cuda_runtime().memset_async(data, 0, size, stream.get()), "cudaMemsetAsync");
   check(cuda_runtime().stream_synchronize(stream.get()), "cudaStreamSynchronize");
   return block;
@@ -201,8 +202,8 @@ void reach(int device, int other) {
                             .fix = "GroupOptions::device_backend = \"nccl\""});
 }
 
-// Host memory is copied through a pinned staging buffer. A copy of pageable memory would use the driver's own staging
-// buffers, in the order of the default stream.
+// Host memory is copied through a pinned staging buffer. Without this buffer the driver would copy pageable memory
+// through its own staging buffers, in the order of the default stream.
 void copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   const Device target = device_of(to);

@@ -1,4 +1,4 @@
-// The streams, events and memory of one CUDA device, and copies between it and the host.
+// The streams, events and memory of one CUDA device, and copies between the device and the host.
 // Thread rule: any thread. Each thread has its own current device of CUDA.
 #pragma once
 
@@ -21,19 +21,20 @@ int choose_cuda(int wanted, int rank);
 bool has_gpu();
 // The report that no GPU is visible. `code` is the answer of cudaGetDeviceCount, `fix` what the user can do here.
 Report no_gpu(int code, std::string fix);
-// A cudaDeviceAttr of the device.
+// The value of a cudaDeviceAttr of the device.
 int attribute_of(int device, int attribute);
-// CUDA's number of a version, 12040, as text: "12.4".
+// A version number of CUDA, such as 12040, as text: "12.4".
 std::string version_text(int number);
-// Throws BackendError with exit code 69 if Reigen's kernels or no process can run on this device: for a compute
-// capability below 7.5, and where the administrator has closed it. `in_bf16`: also throws InvalidArgument with exit
-// code 78 if the device does not compute in bf16, which it does from 8.0 on.
+// Throws BackendError with exit code 69 if the device cannot be used: its compute capability is below 7.5, which
+// Reigen's kernels need, or the administrator has set its compute mode to prohibited. If `in_bf16`, also throws
+// InvalidArgument with exit code 78 for a compute capability below 8.0, because such a device does not compute in bf16.
 void require_usable(int device, bool in_bf16);
-// The memory of the device that is free now. Its source names the device; ranks on one device have one identity.
+// The free memory of the device. In the result `source` names the device, and `identity` is the same for all ranks on
+// one device.
 base::AvailableMemory available_memory(int device);
-// "host a, GPU 0000:3b:00.0".
+// A text such as "host a, GPU 0000:3b:00.0".
 std::string place_of(int device);
-// "0000:3b:00.0".
+// The PCI bus id of the device, such as "0000:3b:00.0".
 std::string bus_of(int device);
 
 // Makes `device` current on this thread as long as the object lives.
@@ -41,7 +42,7 @@ class OnDevice {
  public:
   explicit OnDevice(int device);
   ~OnDevice();
-  OnDevice(const OnDevice&) = delete;  // it restores the previous device once
+  OnDevice(const OnDevice&) = delete;  // its destructor restores the previous device, which must happen once
   OnDevice& operator=(const OnDevice&) = delete;
 
  private:
@@ -50,11 +51,11 @@ class OnDevice {
 };
 
 // From now on OnDevice leaves its device current on this thread. For threads that Reigen itself starts: their previous
-// device is GPU 0, and restoring it would create a CUDA context there.
+// device is GPU 0, and making GPU 0 current again would create a CUDA context on GPU 0.
 void keep_device_of_this_thread();
 
-// Runs `action` with `device` current. If CUDA refuses this device, the current device does not change. Throws nothing
-// itself. For destructors and deleters.
+// Runs `action` with `device` current. If CUDA refuses this device, `action` runs with the device that is current
+// already. Throws nothing itself. For destructors and deleters.
 template <typename Action>
 void on_device_or_not(int device, const Action& action) {
   int before = 0;
@@ -102,7 +103,7 @@ class OwnStream {
   CudaStream stream_ = nullptr;
 };
 
-// Zeroed memory of the device, freed when its last owner drops it.
+// Zeroed memory of the device, freed when the last shared_ptr to it is destroyed.
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
 // Pinned host memory, which the device can copy to and from by itself.
 std::shared_ptr<void> allocate_pinned(std::size_t bytes);

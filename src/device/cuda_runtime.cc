@@ -73,7 +73,7 @@ CudaDriver open_driver() {
 
 }  // namespace
 
-// A process can load a library only once, so its functions belong to the whole process.
+// A process can load a library only once, so the whole process has one table of its functions.
 const CudaRuntime& cuda_runtime() {
   static const CudaRuntime kTable = open_runtime();
   return kTable;

@@ -1,6 +1,6 @@
-// The functions of the CUDA runtime that Reigen calls, as one table. Tests fill it with the functions of a stand-in
-// (tests/fakes/cuda/). The library is opened when a device is first asked for, so that programs also start where it is
-// missing. Its headers are not needed to build.
+// The functions of the CUDA runtime that Reigen calls, as one table. Tests fill the table with the functions of a
+// stand-in (tests/fakes/cuda/). The CUDA runtime is opened (dlopen) when a program first asks for a device, so that
+// programs also start on machines without CUDA. The build needs no CUDA headers.
 // Thread rule: any thread.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace reigen::device {
 using CudaStream = void*;  // cudaStream_t
 using CudaEvent = void*;   // cudaEvent_t
 
-// The values of cudaError_t, cudaMemcpyKind and the flags that Reigen compares or passes. comm/nccl/api.cc, which has
-// CUDA's headers, checks them.
+// The values of cudaError_t, cudaMemcpyKind and the flags that Reigen compares or passes. comm/nccl/api.cc includes
+// CUDA's headers, and compares these values with them.
 inline constexpr int kCudaSuccess = 0;
 inline constexpr int kCudaOutOfMemory = 2;
 inline constexpr int kCudaInsufficientDriver = 35;
@@ -43,7 +43,7 @@ struct CudaPointer {  // cudaPointerAttributes
   int device;
   void* device_pointer;
   void* host_pointer;
-  std::array<std::byte, 320> more;  // a newer runtime writes more
+  std::array<std::byte, 320> more;  // room for members that a newer runtime writes
 };
 
 struct CudaMemoryWord {  // cudaIpcMemHandle_t
@@ -98,8 +98,8 @@ struct CudaDriver {
 // 69 that says so; a later call tries again.
 const CudaRuntime& cuda_runtime();
 const CudaDriver& cuda_driver();
-// Clears CUDA's last error after a call of ours has failed. Otherwise the program would take it for an error of its own
-// next kernel launch.
+// Clears CUDA's last error after a call of ours has failed. Otherwise the program would take this error for an error of
+// its own next kernel launch.
 inline void forget_error() { (void)cuda_runtime().get_last_error(); }
 
 // Throws BackendError with CUDA's error text, unless the code says success.

@@ -56,7 +56,7 @@ Opened open_plugin() {
   return {table, plugin.path()};
 }
 
-// A process can load a library only once, so its functions belong to the whole process.
+// A process can load a library only once, so the whole process has one table of its functions.
 const Opened& opened() {
   static const Opened kPlugin = open_plugin();
   return kPlugin;

@@ -14,9 +14,9 @@ struct Kernels {
   decltype(&reigen_cuda_finish_norm) finish_norm;
 };
 
-// The first call opens the plug-in, after the CUDA runtime. It throws a BackendError with exit code 69 if one of them
-// is missing, or if the plug-in belongs to another version of Reigen; a later call tries again. Tests link another
-// kernels(), which runs on the host.
+// The first call opens the plug-in, after the CUDA runtime. It throws a BackendError with exit code 69 if the plug-in
+// or the CUDA runtime is missing, or if the plug-in belongs to another version of Reigen; a later call tries again.
+// Tests link another kernels(), which runs on the host.
 const Kernels& kernels();
 
 // The path of the plug-in. Throws as kernels() does.

@@ -38,7 +38,8 @@ void add_folder(std::vector<std::string>& folders, const std::filesystem::path& 
 }  // namespace
 
 Library::Library(const LibrarySearch& search) : search_(search) {
-  // RTLD_LOCAL: a program that has an NCCL or CUDA of its own keeps calling it, and Reigen calls the one opened here.
+  // With RTLD_LOCAL, a program that has its own NCCL or CUDA still calls that one, and Reigen calls the one opened
+  // here.
   const int local_or_global = RTLD_NOW | (search.is_global ? RTLD_GLOBAL : RTLD_LOCAL);
   const auto open = [&](const std::string& file, int how) {
     handle_ = ::dlopen(file.c_str(), how);
@@ -59,7 +60,7 @@ Library::Library(const LibrarySearch& search) : search_(search) {
       std::error_code ignored;
       if (!std::filesystem::exists(path, ignored)) continue;
       if (open(path.string(), local_or_global)) return;
-      reasons.push_back(last_error());  // the file exists and cannot be used: the message gives this reason only
+      reasons.push_back(last_error());  // the file exists but cannot be used: the error gives this reason only
     }
   }
   throw BackendError(

@@ -50,7 +50,7 @@ std::vector<std::string> library_folders(std::initializer_list<const char*> vari
 // then site-packages/nvidia/*/lib. `library`: the path of one of LibTorch's own libraries there.
 std::vector<std::string> folders_beside(const std::filesystem::path& library);
 
-// The same for the LibTorch of this process; empty when it has none.
+// The same for the LibTorch of this process; empty when the process has not loaded LibTorch.
 std::vector<std::string> folders_beside_torch();
 
 }  // namespace reigen::device

@@ -17,7 +17,7 @@ namespace reigen::device {
 
 namespace {
 
-// Runs `ask`. An error of a library that is missing or too old goes into `missing`.
+// Runs `ask`. If `ask` throws, because a library is missing or too old, adds the error's text to `found.missing`.
 void note_missing(Found& found, const std::function<void()>& ask) {
   try {
     ask();

@@ -8,7 +8,7 @@
 namespace reigen::flight {
 
 // Whether the processor has such a counter. False also for a counter that changes its speed or stops. Without a counter
-// the system's clock is read.
+// the recorder reads the system's clock.
 bool has_counter();
 std::uint64_t read_counter();
 

@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t kShownCommand = 100;
 
-// The memory of a record, found among the descriptors of a process.
+// The memory of a flight record, found among the open descriptors of the process `holder`.
 struct Sight {
   pid_t holder = 0;
   std::string path;  // /proc/PID/fd/N
@@ -90,7 +90,7 @@ std::vector<Sight> look_everywhere(uid_t user) {
   return sights;
 }
 
-// Nothing if the record has just disappeared, or belongs to another version.
+// Returns nothing if the record has just disappeared, or is of another version of Reigen.
 std::optional<ReadRank> open_and_read(const Sight& sight) {
   const UniqueFd memory(::open(sight.path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!memory || !is_record(memory.get())) return std::nullopt;
@@ -110,14 +110,15 @@ std::string command_of(pid_t pid) {
 
 struct Gathered {
   std::map<ino_t, ReadRank> records;
-  std::map<pid_t, int> holders;  // the number of records that each process holds
+  std::map<pid_t, int> holders;  // the number of records that each process holds open
   std::map<ino_t, std::set<pid_t>> held_by;
 };
 
 bool is_of_process(std::uint64_t job, const ReadRank& rank) { return job == job_of_process(rank.pid); }
 
-// Adds the groups and operations of a second record of the same process. Groups that a rank's program makes by hand are
-// in such a second record, which names no job.
+// Adds to `rank` the groups and operations of `more`, a second record of the same process. A process has such a record
+// if its program constructs a Communicator itself, without reigen::init(). The second record contains no identity of a
+// job, only the hash of the process id.
 void add_groups(ReadRank& rank, const ReadRank& more) {
   const auto knows = [&](const std::string& name) {
     return std::any_of(rank.groups.begin(), rank.groups.end(), [&](const ReadGroup& one) { return one.name == name; });
@@ -132,9 +133,9 @@ void add_groups(ReadRank& rank, const ReadRank& more) {
                [&](const ReadOperation& operation) { return taken.contains(operation.group); });
 }
 
-// A process that is a rank of a job may have a second record, which names no job. This moves its contents to the rank's
-// record. Processes of two containers may have written the same pid into their records, so both records must be held by
-// the same process.
+// Moves the contents of each such second record to the record that the process has as a rank of a job. Processes of two
+// containers may have written the same pid into their records, so this happens only if the same process holds both
+// records open.
 void join_ranks_to_jobs(std::map<std::uint64_t, Gathered>& jobs) {
   std::map<std::pair<pid_t, pid_t>, ReadRank*> ranks;  // by the process that holds the record, and the pid in it
   for (auto& [job, gathered] : jobs) {
@@ -158,7 +159,7 @@ void join_ranks_to_jobs(std::map<std::uint64_t, Gathered>& jobs) {
   std::erase_if(jobs, [](const auto& entry) { return entry.second.records.empty(); });
 }
 
-// The records of each job, by the number of the job.
+// The records of each job, by the hash of the job's identity.
 std::map<std::uint64_t, Gathered> gather(const std::vector<Sight>& sights) {
   std::map<ino_t, std::optional<ReadRank>> read;
   std::map<std::uint64_t, Gathered> jobs;
@@ -198,8 +199,8 @@ bool is_used(const Gathered& job) {
 
 std::vector<LiveJob> find_jobs() {
   std::map<std::uint64_t, Gathered> found = gather(look_everywhere(::geteuid()));
-  // Programs that never call reigen::init() have empty records, because the launcher gives one to each of its ranks.
-  // Such jobs are shown only if there are no others.
+  // Programs that never call reigen::init() have empty records, because the launcher gives a record to each of its
+  // ranks. Jobs with only empty records are shown only if there are no other jobs.
   if (std::any_of(found.begin(), found.end(), [](const auto& entry) { return is_used(entry.second); })) {
     std::erase_if(found, [](const auto& entry) { return !is_used(entry.second); });
   }
@@ -227,8 +228,8 @@ LiveJob find_job(pid_t pid) {
   }
   if (sights.empty()) sights = look_below(pid);
   const std::map<std::uint64_t, Gathered> own = gather(sights);
-  // A launcher may itself be a rank of another job. Then the job that it started is taken: among the jobs with recorded
-  // calls, the one with the most records.
+  // A launcher may itself be a rank of another job. In this case the result is the job that the launcher started. This
+  // is the job with the most records, among the jobs in which a rank has begun to record.
   const auto best = std::max_element(own.begin(), own.end(), [](const auto& a, const auto& b) {
     return std::pair(is_used(a.second), a.second.records.size()) <
            std::pair(is_used(b.second), b.second.records.size());

@@ -26,7 +26,8 @@ const char* name_of(Outcome outcome) {
   return "failed";
 }
 
-// The number of bytes of the UTF-8 character at the beginning of the text; 0: the text does not begin with one.
+// The number of bytes of the UTF-8 character at the beginning of the text; 0 if the text does not begin with a valid
+// character.
 std::size_t character_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   const std::size_t length = first < 0x80                    ? 1

@@ -11,7 +11,7 @@ namespace reigen::flight {
 // docs/flight_recorder.md lists the keys.
 std::string to_json_lines(const std::vector<ReadRank>& ranks);
 
-// Writes these lines to a file ("-": to stdout). Throws IoError.
+// Writes the lines of to_json_lines() to the file `path`, or to stdout if `path` is "-". Throws IoError.
 void write_json_lines(const std::string& path, const std::vector<ReadRank>& ranks);
 
 }  // namespace reigen::flight

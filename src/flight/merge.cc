@@ -47,7 +47,7 @@ void finish(MergedGroup& group) {
   bool first = true;
   for (const Member& member : group.members) {
     group.last = std::max(group.last, member.last());
-    if (member.calls.empty() && member.forgets) continue;  // the record does not show how far this member is
+    if (member.calls.empty() && member.forgets) continue;  // the record does not show which calls are completed
     group.completed = first ? member.completed : std::min(group.completed, member.completed);
     first = false;
   }

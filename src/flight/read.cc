@@ -65,8 +65,8 @@ struct Place {
   ReadGroup group;
 };
 
-// Calls `read` until the version is even, and the same before and after the call. Returns false if that does not happen
-// in kTries attempts, or if the entry is unused.
+// Calls `read` until the version is even, and the same before and after the call. Returns false if no attempt of kTries
+// attempts succeeds, or if the entry is unused.
 template <typename Read>
 bool read_whole(const Word& version, Read read, std::uint64_t& ticket) {
   for (int i = 0; i < kTries; ++i) {
@@ -140,7 +140,7 @@ ReadRank read_record(const Record& record) {
   rank.pid = header.pid;
   rank.host = header.host.data();
   const Times times(header);
-  std::vector<std::uint8_t> codes;  // the group of each operation
+  std::vector<std::uint8_t> codes;  // for each operation the index of its group in Record::groups
   for (const Entry& entry : record.entries) {
     ReadOperation operation;
     Raw raw{};

@@ -11,16 +11,16 @@
 
 namespace reigen::flight {
 
-// Times are ns since 1970; 0: the event has not happened.
+// Times are ns since 1970. A time of 0 means that the event has not happened.
 struct ReadOperation {
   std::uint64_t ticket = 0;
-  std::string group = {};  // empty: an old group, whose name is no longer in the record
+  std::string group = {};  // empty if the group is so old that its name is no longer in the record
   int group_rank = 0;
   int group_size = 0;
   std::uint64_t sequence = 0;
   std::string kind = {};
-  std::string type = {};       // empty: the operation has none
-  std::string reduction = {};  // empty: the operation has none
+  std::string type = {};       // empty if the operation has no data type
+  std::string reduction = {};  // empty if the operation has no reduction
   int root = kNoRoot;
   bool between_two = false;
   std::uint64_t count = 0;
@@ -42,7 +42,7 @@ struct ReadRank {
   int rank = 0;  // in the job
   int size = 1;
   std::uint64_t job = 0;
-  pid_t pid = 0;  // 0: the rank has not begun to record
+  pid_t pid = 0;  // 0 if the rank has not begun to record
   std::string host = {};
   std::vector<ReadGroup> groups = {};          // in the order in which they were made
   std::vector<ReadOperation> operations = {};  // the last 1,024 calls, in their order

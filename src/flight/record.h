@@ -3,9 +3,9 @@
 //
 // An entry is one call. The n-th call of a rank has ticket n and lies in entry n mod kEntries. The entry's `version` is
 // 2·ticket + 1 while it is being written, and 2·ticket + 2 when it is whole. A reader accepts an entry whose version is
-// even and the same before and after reading. Only the words `started` and `ended` change later, each by itself. A slow
-// thread may write such a word after a later call has taken the entry. The written time is older than the later call,
-// so readers drop it.
+// even and the same before and after reading. When an entry is whole, only its words `started` and `ended` still
+// change, each with one atomic store. A slow thread may write such a word after a later call has taken the entry. The
+// time in this word is older than the `called` of the later call, so readers ignore it.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace reigen::flight {
 
-inline constexpr std::uint64_t kMagic = 0x5448474c46475201;  // changes with the layout
+inline constexpr std::uint64_t kMagic = 0x5448474c46475201;  // another number for every change of the layout
 inline constexpr std::size_t kEntries = 1024;
 inline constexpr std::size_t kGroups = 128;
 inline constexpr std::size_t kTextWords = 6;  // 47 characters and a final zero
@@ -30,8 +30,8 @@ using Names = std::array<std::array<char, kNameBytes>, 32>;
 struct alignas(64) Entry {
   Word version;
   Word called;
-  Word started;  // 0: not yet
-  Word ended;    // 0: not yet; the lowest three bits are the Outcome
+  Word started;  // 0 until the call has started
+  Word ended;    // 0 until the call has ended; the lowest three bits are the Outcome
   Word sequence;
   Word count;
   Word bytes;
@@ -44,7 +44,7 @@ static_assert(sizeof(Entry) == 128);
 // A group of this rank. If there are more than kGroups groups, the newest ones replace the oldest.
 struct alignas(64) GroupEntry {
   Word version;       // odd while the entry is written, as in Entry
-  Word since;         // first ticket of this group; earlier calls belong to a group that had this place before
+  Word since;         // first ticket of this group; earlier calls belong to a group that had this entry before
   Word rank_of_size;  // (this rank's number in the group) · 2^32 + (size of the group)
   Text name;
 };
@@ -59,7 +59,7 @@ struct Header {
   std::atomic<std::uint32_t> attached;
   std::int32_t pid;
   std::array<char, 64> host;
-  std::uint32_t counter;  // 1: times are ticks of the processor's counter; else CLOCK_MONOTONIC in ns
+  std::uint32_t counter;  // 1 if times are ticks of the processor's counter; 0 if they are CLOCK_MONOTONIC in ns
   std::uint64_t base_ticks;
   std::int64_t base_time;  // CLOCK_REALTIME at base_ticks, ns
   Names kinds;             // names of the codes in Entry::what
@@ -77,13 +77,13 @@ struct Record {
 
 inline constexpr std::size_t kRecordBytes = (sizeof(Record) + 4095) / 4096 * 4096;
 
-// How an operation ended. kRunning: it has not ended.
+// How an operation ended. kRunning means that it has not ended.
 enum class Outcome : std::uint8_t { kRunning, kDone, kFailed, kMismatch, kPeerLost, kTimeout, kAborted };
 
 inline constexpr std::uint8_t kNoCode = 0xff;
 inline constexpr std::int32_t kNoRoot = -1;
 
-// The contents of Entry::what. Kind, type, reduction and group are kNoCode where there is none.
+// The contents of Entry::what. Kind, type, reduction and group are kNoCode if the call has none.
 struct What {
   std::uint8_t kind = kNoCode;
   std::uint8_t type = kNoCode;

@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::uint64_t stable(std::uint64_t ticket) { return 2 * ticket + 2; }
 
-// Writes a field that an entry's version guards. By the release order, a reader that sees the new value also sees the
-// odd version that was written before it.
+// Writes a field that an entry's version guards. Because of the release order, a reader that sees the new value also
+// sees the odd version that was written before it.
 void put(Word& word, std::uint64_t value) { word.store(value, std::memory_order_release); }
 
 void put(Text& text, std::string_view value) {
@@ -83,7 +83,7 @@ std::uint64_t job_of_process(pid_t pid) { return base::fnv1a(fmt::format("proces
 UniqueFd make_memory(const Identity& identity) {
   UniqueFd memory(REIGEN_SYSCALL(::memfd_create(kMemoryName, MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   REIGEN_SYSCALL(::ftruncate(memory.get(), static_cast<off_t>(kRecordBytes)));
-  // The seals keep the size as it is, so that a reader's mapping never loses pages.
+  // The seals forbid to change the size, so that a reader's mapping never loses pages.
   REIGEN_SYSCALL(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
   const MappedMemory mapped(memory.get(), MappedMemory::Access::kWrite);
   describe_owner(*static_cast<Record*>(mapped.data()), identity);
@@ -132,7 +132,7 @@ void Recorder::attach(const Vocabulary& vocabulary) {
   Header& header = record_->header;
   counter_ = has_counter();
   if (header.attached.load(std::memory_order_acquire) != 0) {
-    if (header.pid == ::getpid()) return;  // a second recorder of this process goes on in the same record
+    if (header.pid == ::getpid()) return;  // a second recorder of this process writes into the same record
     header.attached.store(0);
     header.next.store(0);
     header.groups_made.store(0);
@@ -173,12 +173,13 @@ std::uint64_t Recorder::called(std::uint64_t group, const Operation& operation) 
   for (;; ++ticket) {
     entry = &record_->entries[ticket % kEntries];
     std::uint64_t version = entry->version.load(std::memory_order_relaxed);
-    // Skips an entry that another thread has just taken, or that a slow thread has been writing since the last round.
+    // Skips an entry that another thread has just taken, or that a slow thread is still writing, kEntries calls later.
     if (version > 2 * ticket || version % 2 != 0) continue;
     if (entry->version.compare_exchange_strong(version, 2 * ticket + 1, std::memory_order_relaxed)) break;
   }
   header.next.store(ticket + 1, std::memory_order_relaxed);
-  // The clock is read after the entry was taken. So times that belong to the entry's previous call are older.
+  // The clock is read after the entry was taken, so times of the call that had the entry before are older than
+  // `called`.
   put(entry->called, ticks());
   put(entry->started, 0);
   put(entry->ended, 0);

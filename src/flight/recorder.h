@@ -15,7 +15,7 @@
 
 namespace reigen::flight {
 
-// The names of the codes that a rank writes. A code is an index into its vector.
+// The names of the codes that a rank writes. A code is an index into one of these vectors.
 struct Vocabulary {
   std::vector<std::string> kinds;
   std::vector<std::string> types;
@@ -25,7 +25,7 @@ struct Vocabulary {
 struct Identity {
   int rank = 0;
   int size = 1;
-  std::string job = {};  // identity of the job, the same in all its ranks; empty: this process is the whole job
+  std::string job = {};  // identity of the job, the same in all its ranks; empty if this process is the whole job
 };
 
 struct Operation {
@@ -36,7 +36,7 @@ struct Operation {
   std::string_view tag = {};  // at most 47 characters are kept
 };
 
-// The hash of the job's identity that is recorded for a process which is the whole job.
+// The value of Header::job for a process that is the whole job.
 std::uint64_t job_of_process(pid_t pid);
 
 // Makes the memory of a record, into which no rank has written yet. Throws IoError when the system has no memory.
@@ -46,8 +46,8 @@ UniqueFd make_memory(const Identity& identity);
 class Recorder {
  public:
   // The recorder writes into the memory of the descriptor `inherited` if this is a record that no other living process
-  // writes, else into new memory that other processes can find. If the system gives no such memory, it writes into
-  // ordinary memory of this process, and open() logs a warning.
+  // writes, else into new memory that other processes can find. If the system gives no such memory, the recorder writes
+  // into ordinary memory of this process, and open() logs a warning.
   static std::shared_ptr<Recorder> open(const Identity& identity, const Vocabulary& vocabulary, int inherited = -1);
   // The recorder writes into memory that no other process can find. For groups without ranks in other processes.
   static std::shared_ptr<Recorder> open_unseen(const Identity& identity, const Vocabulary& vocabulary);
@@ -55,12 +55,13 @@ class Recorder {
   Recorder(const Recorder&) = delete;  // owns a mapping
   Recorder& operator=(const Recorder&) = delete;
 
-  // Makes a place for a group in the record. Returns its number, for called().
+  // Writes name, rank and size of a group into the record. Returns the group's number, which called() needs.
   std::uint64_t join(std::string_view group, int rank, int size);
 
   // Records a call and returns its ticket, for started() and ended(). `group`: the number from join().
   std::uint64_t called(std::uint64_t group, const Operation& operation);
-  // Records that the operation began. `at_call`: it began when it was called, so the clock is not read again.
+  // Records that the operation began. `at_call`: the operation began when it was called, so the clock is not read
+  // again.
   void started(std::uint64_t ticket, bool at_call);
   void ended(std::uint64_t ticket, Outcome outcome);
 

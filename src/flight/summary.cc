@@ -11,7 +11,8 @@ namespace reigen::flight {
 
 namespace {
 
-constexpr std::int64_t kShownCalls = 3;  // from the first call at which ranks differ; later ones are consequences
+// The number of calls that are shown, from the first call at which ranks differ. Later differences are consequences.
+constexpr std::int64_t kShownCalls = 3;
 constexpr std::size_t kShownPairs = 6;
 
 std::string state_of(const ReadOperation& operation, std::int64_t now) {
@@ -30,9 +31,9 @@ std::string state_of(const ReadOperation& operation, std::int64_t now) {
   return fmt::format("failed after {}", took);
 }
 
-// One line of the summary about a call, for all ranks that made the same call and are equally far.
+// One line of the summary about a call. The line is for all ranks that made the same call and are in the same state.
 struct Row {
-  std::string call = {};  // empty: the ranks have not made the call
+  std::string call = {};  // empty if the ranks have not made the call
   Outcome outcome = Outcome::kRunning;
   bool begun = true;
   std::string state = {};
@@ -105,7 +106,7 @@ void add_call(std::vector<std::string>& lines, const MergedGroup& group, std::in
   }
 }
 
-// "all completed #19 all_reduce(4 float32, sum), 3 ms ago"
+// Returns a text such as "all completed #19 all_reduce(4 float32, sum), 3 ms ago".
 std::string common_progress(const MergedGroup& group, std::int64_t now) {
   if (group.completed == kNever) return "no call that all have completed";
   std::int64_t latest = 0;
@@ -164,8 +165,8 @@ void add_group(std::vector<std::string>& lines, const MergedGroup& group, std::i
   add_between_two(lines, group, now);
 }
 
-// Whether there is something to show of a group. A group of one rank waits for no other rank, and a group without calls
-// has nothing to show.
+// Whether the summary shows the group. A group of one rank waits for no other rank, and a group without calls has
+// nothing to show.
 bool says_something(const MergedGroup& group) {
   if (group.size == 1) return !group.is_at_rest();
   return group.last != kNever || !group.is_at_rest();

@@ -44,8 +44,9 @@ const char* fix_of(int error) {
   throw IoError(report, code_of(error));
 }
 
-// The lock keeps two processes from writing into one temporary file. If another writer renamed the file between our
-// open and our lock, it is that writer's finished output, so we open again.
+// The lock keeps two processes from writing into one temporary file. If another writer renames the file after this
+// process has opened it and before this process has locked it, the open file is the other writer's finished output. The
+// loop then opens the temporary file again.
 UniqueFd open_locked(const std::filesystem::path& path, const std::string& temporary) {
   for (;;) {
     UniqueFd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));

@@ -91,7 +91,7 @@ std::size_t ByteStream::unpack(std::span<std::byte> into) {
       next_member();
     } else if (code == Z_MEM_ERROR) {
       throw IoError(fmt::format("no memory to unpack '{}'", file_.path()), ExitCode::kOsResource);
-    } else if (code != Z_OK && code != Z_BUF_ERROR) {  // Z_BUF_ERROR: it needs more input, which the next round brings
+    } else if (code != Z_OK && code != Z_BUF_ERROR) {  // Z_BUF_ERROR only means that more input is needed
       fail_damaged(code);
     }
   }

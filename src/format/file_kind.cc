@@ -148,7 +148,8 @@ std::optional<FileKind> kind_of_tar(std::string_view begin) {
                       std::string(kWriteTarAgain)};
 }
 
-// An ONNX model begins with field 1, ir_version, then field 2, the name of the program that wrote it, which is text.
+// An ONNX model is a protobuf. It begins with field 1, ir_version. Then follows field 2, the name of the program that
+// wrote the model, which is text.
 bool is_onnx(std::string_view begin) {
   if (begin.size() < 8 || begin[0] != '\x08' || begin[1] < 3 || begin[1] > 30 || begin[2] != '\x12') return false;
   const auto length = static_cast<unsigned char>(begin[3]);

@@ -16,7 +16,7 @@ struct FileKind {
   std::string fix;   // what the user can do
 };
 
-// nullopt for an unknown kind, and for the kinds that a reader of this folder reads (safetensors, a zip file). Throws
+// Returns nullopt for an unknown kind, and for the kinds that src/format can read (safetensors, a zip file). Throws
 // IoError.
 std::optional<FileKind> kind_of_file(const InputFile& file);
 

@@ -1,6 +1,6 @@
-// The global names in a pickle that this reader knows, and the role of each. The reader never calls the function of a
-// name: an object made by an unknown name is not read, and a name that serves to run programs ends the reading. Thread
-// rule: constants.
+// The global names in a pickle that this reader knows, and the role of each. The reader never calls the function that a
+// name refers to. It does not read an object that an unknown name makes. It throws DataError for a name that serves to
+// run programs. Thread rule: constants.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class PickleRole : std::uint8_t {
   kSize,
   kDevice,
   kBytes,
-  kType,  // a type that a defaultdict may be made with
+  kType,  // a type that a defaultdict may have for its default values
   kTensorClass,
   kRebuildTensor,
   kRebuildTyped,  // as kRebuildTensor, with the element type as an argument
@@ -34,7 +34,7 @@ struct PickleGlobal {
   std::string_view module;
   std::string_view name;
   PickleRole role = PickleRole::kType;
-  std::optional<TensorType> type = {};  // of a storage or element type; none: safetensors files have no such type
+  std::optional<TensorType> type = {};  // of a storage or element type; nullopt if safetensors files have no such type
   const char* reason = "";
 };
 

@@ -15,8 +15,8 @@
 namespace reigen::format {
 namespace {
 
-// A tensor needs about 8 containers and 20 + 2 * rank values in its pickle. The limits per entry are somewhat above
-// that.
+// In a pickle a tensor of d dimensions needs about 8 containers and 20 + 2 * d values. The limits per entry are
+// somewhat larger.
 constexpr std::size_t kContainersPerEntry = 16;
 constexpr std::size_t kValuesPerEntry = 32;
 constexpr std::size_t kShown = 80;  // bytes of a name in a message
@@ -185,7 +185,7 @@ class PickleMachine {
     if (stack_.size() <= floor()) fail("an empty stack", "a value on it");
     return stack_.back();
   }
-  // Removes the values above the last mark from the stack and gives them.
+  // Removes the values above the last mark from the stack, and returns them.
   std::vector<PickleValue> pop_mark() {
     if (marks_.empty()) fail("no mark", "one on the stack");
     const auto first = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
@@ -458,7 +458,7 @@ class PickleMachine {
       case PickleRole::kRebuildTensor:
       case PickleRole::kRebuildTyped:
       case PickleRole::kRebuildOther: return {PickleKind::kTensor, callee.size, arguments.bits};
-      case PickleRole::kRebuildParameter:  // (tensor, requires_grad, hooks), or these and its attributes
+      case PickleRole::kRebuildParameter:  // arguments: (tensor, requires_grad, hooks), perhaps attributes
         if (items.size() >= 3 && items.size() <= 4 && is_tensor(items[0])) return items[0];
         break;
       case PickleRole::kFirstArgument:
@@ -482,8 +482,8 @@ class PickleMachine {
     return value.kind == PickleKind::kTensor || value.kind == PickleKind::kObject;
   }
 
-  // (function, class, its arguments, attributes): an object of a tensor's subclass has the values of the tensor that
-  // the function makes.
+  // Arguments: (function, class, arguments of the function, attributes). An object of a subclass of torch.Tensor has
+  // the values of the tensor that the function makes.
   PickleValue rebuilt(const PickleValue& callee, std::span<const PickleValue> items) {
     const bool good = items.size() == 4 &&
                       (items[0].kind == PickleKind::kGlobal || items[0].kind == PickleKind::kName) &&
@@ -496,7 +496,8 @@ class PickleMachine {
     return result;
   }
 
-  // bytes(), bytearray(bytes), bytearray(text, "latin-1") and encode(text, "latin1"): only the length is used.
+  // Handles bytes(), bytearray(bytes), bytearray(text, "latin-1") and encode(text, "latin1"). Only the length of the
+  // result is used.
   PickleValue bytes_of(const PickleValue& callee, std::span<const PickleValue> items) {
     if (items.empty()) return {PickleKind::kBytes, 0, 0};
     if (items.size() == 1 && items[0].kind == PickleKind::kBytes) return items[0];
@@ -506,8 +507,9 @@ class PickleMachine {
     return {PickleKind::kBytes, static_cast<std::uint32_t>(characters_of(pickle_.text(items[0]))), 0};
   }
 
-  // Sets attributes (an OrderedDict's _metadata, Python attributes of a parameter). Those of dicts and tensors are
-  // dropped, because they do not affect the values; an unknown object keeps them as a part.
+  // Handles the instruction that sets attributes (an OrderedDict's _metadata, Python attributes of a parameter).
+  // Attributes of dicts and tensors are dropped, because they do not affect the values. An unknown object keeps its
+  // attributes as one of its items.
   void build() {
     const PickleValue state = pop();
     const PickleValue target = top();

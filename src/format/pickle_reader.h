@@ -1,8 +1,9 @@
 // The content of a torch.save pickle as plain data (docs.python.org/3/library/pickle.html, protocols 2 to 5). A pickle
-// is a program, but this machine runs no code of it: a global name becomes a value, and a call of a name becomes a
-// value that records the call. For unknown names (pickle_globals.h) it keeps the arguments of the call, so that tensors
-// in them can be found. Memory is bounded by the pickle's size and by `max_entries`. Containers may contain themselves,
-// so code that walks through them must detect cycles. Thread rule: a Pickle never changes once it is read.
+// is a program for a stack machine. This reader executes its instructions, but calls no function: a global name becomes
+// a value, and a call of a name becomes a value that records the call. For unknown names (pickle_globals.h) the reader
+// keeps the arguments of the call, so that tensors in them can be found. Memory is bounded by the pickle's size and by
+// `max_entries`. Containers may contain themselves, so code that walks through them must detect cycles. Thread rule: a
+// Pickle never changes once it is read.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +21,11 @@ enum class PickleKind : std::uint8_t {
   kNone,
   kBool,
   kInt,
-  kBigInt,  // does not fit into a signed 64-bit integer; `bits` is where its bytes begin
+  kBigInt,  // does not fit into a signed 64-bit integer; its bytes begin at `bits` in the pickle
   kFloat,
   kText,
   kBytes,
-  kGlobal,  // a known name; `size`: its number (pickle_globals.h)
+  kGlobal,  // a known name; `size` is its number (pickle_globals.h)
   kTuple,   // also torch.Size
   kList,
   kDict,  // also OrderedDict, Counter and defaultdict; items: key, value, key, value ...
@@ -32,9 +33,10 @@ enum class PickleKind : std::uint8_t {
   kDevice,   // items: the arguments of torch.device
   kStorage,  // items: "storage", its class, key, location, number of elements
   kTensor,   // items: the arguments of the function whose number is in `size`
-  kName,     // a name that is not known; `size`: its index in names_
-  // Made by a name that is not known, whose index is in `size`. Items: the arguments as a tuple, then everything that
-  // was added: a state, a list or a set of elements, a dict of items.
+  kName,     // a name that is not known; `size` is its index in names_
+  // An object that an unknown name makes; `size` is the index of this name in names_. Items: the arguments of the call
+  // as a tuple, then everything that later instructions add to the object: a state, a list or a set of elements, a dict
+  // of items.
   kObject
 };
 

@@ -36,8 +36,8 @@ bool multiply(std::uint64_t& value, std::uint64_t factor) {
   return true;
 }
 
-// The bytes of a tensor's elements; nullopt if they exceed 2^63 - 1. If any size is zero, they are 0 whatever the
-// others are.
+// The bytes of a tensor's elements; nullopt if they exceed 2^63 - 1. If any size is zero, the result is 0, whatever the
+// other sizes are.
 std::optional<std::uint64_t> elements_bytes(TensorType type, std::span<const std::int64_t> shape) {
   const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
   return empty ? 0 : bytes_of(type, shape);
@@ -112,8 +112,8 @@ class Lister {
     charge(entry.name.size() + entry.text.size());
   }
 
-  // True if this value was already visited inside an unread object. Such objects may contain themselves, so each part
-  // is visited once.
+  // True if this value was already visited inside an unread object. Such objects may contain themselves, so each value
+  // in them is visited once.
   bool is_known(const PickleValue& value) {
     if (inside_ == 0) return false;
     if (open_[value.bits] || seen_[value.bits]) return true;
@@ -121,7 +121,8 @@ class Lister {
     return false;
   }
 
-  // False if the value is too deep inside an unread object; outside of such an object that is an error.
+  // Returns false if the value is nested too deeply inside an unread object. Outside of such an object, too deep a
+  // nesting is an error.
   bool open(const PickleValue& value) {
     if (open_[value.bits]) fail(fmt::format("container '{}'", name_), "it inside itself", "containers without cycles");
     if (depth_ == kMaxDepth && inside_ == 0) {
@@ -226,7 +227,8 @@ class Lister {
     std::size_t position = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto items = Pickle::has_items(parts[i]) ? pickle_.items(parts[i]) : std::span<const PickleValue>();
-      // The state of an object with slots: a tuple of its attributes and of its attributes in slots.
+      // The state of an object with slots is a tuple of two dicts: its usual attributes (or None), and its attributes
+      // in slots.
       const bool slots =
           i > 0 && parts[i].kind == PickleKind::kTuple && items.size() == 2 && items[1].kind == PickleKind::kDict;
       if (Pickle::has_items(parts[i]) && is_known(parts[i])) continue;
@@ -245,11 +247,11 @@ class Lister {
   }
 
   // C++'s optimizers name the state of a parameter by the parameter's address, and list the addresses in the parameter
-  // groups. Here each parameter gets its number over all groups, as in Python.
+  // groups. This function gives each parameter a number, counted over all groups, as in Python.
   void find_parameter_numbers() {
     const PickleValue* groups = find_in_script(pickle_.root(), "param_groups");
     if (groups == nullptr || find_in_script(pickle_.root(), "state") == nullptr) return;
-    std::size_t steps = 0;  // the file may refer to one group many times
+    std::size_t steps = 0;  // limited, because the file may refer to one group many times
     for_items_of_script(*groups, [&](std::string_view name, const PickleValue& group) {
       if (!name.starts_with("param_groups/") || steps > options_.max_entries) return;
       for_items_of_script(group, [&](std::string_view key, const PickleValue& value) {
@@ -372,8 +374,8 @@ class Lister {
     return {};
   }
 
-  // Inside an unread object two tensors may have one name (a position, and a key that looks the same), so a number is
-  // added.
+  // Inside an unread object two tensors may have the same name: one from its position, the other from a key that looks
+  // like this position. So the second name gets a number.
   std::string tensor_name() {
     std::string name = name_or("tensor");
     if (inside_ == 0) return name;
@@ -487,8 +489,8 @@ class Lister {
     contents_.tensors.push_back(std::move(entry));
   }
 
-  // Expanded and shared tensors can have any multiple of the file's size, so a program that unpacks all of them needs a
-  // limit.
+  // Expanded and shared tensors can together be many times as large as the file, so a program that unpacks all of them
+  // needs a limit.
   void check_repeated(const PtTensor& entry) {
     const std::uint64_t size = archive_.file().size();
     const std::uint64_t most = size + std::min(options_.max_repeated_bytes, kMaxBytes - size);
@@ -509,9 +511,9 @@ class Lister {
   PtContents contents_;
   std::vector<bool> open_;                                     // containers that enclose the current one
   std::vector<bool> seen_;                                     // containers already visited inside unread objects
-  std::unordered_map<std::string, std::size_t> names_inside_;  // how many tensors inside unread objects have a name
-  std::unordered_map<std::string_view, std::size_t> parameter_numbers_;  // by the name in C++'s optimizers
-  std::size_t inside_ = 0;                                               // unread objects around the current value
+  std::unordered_map<std::string, std::size_t> names_inside_;  // how many tensors inside unread objects have each name
+  std::unordered_map<std::string_view, std::size_t> parameter_numbers_;  // of a parameter, by its address in the file
+  std::size_t inside_ = 0;                                               // how many unread objects enclose the value
   std::string name_;
   std::size_t depth_ = 0;
   std::size_t visited_ = 0;

@@ -37,7 +37,7 @@ constexpr const char* kStoreAgain =
                          .fix = std::move(fix)});
 }
 
-// Throws for a file that has an ending of PyTorch's files but is no zip archive. The error names the kind of the file,
+// Throws if the file is no zip archive, because PyTorch's files are zip archives. The error names the kind of the file,
 // and says what to do.
 void refuse_no_archive(const InputFile& file) {
   if (begins_as_zip(file)) return;
@@ -111,7 +111,7 @@ struct PtFile::Impl {
             "what torch.save writes");
   }
 
-  // Packed records are refused, except for TorchScript's code, which is packed and not needed here.
+  // Throws for packed (compressed) records, except for TorchScript's code, which is packed and not needed here.
   void refuse_packed(const std::string& folder) const {
     for (const ZipRecord& record : archive.records()) {
       if (record.method == 0 || record.name.starts_with(folder + "code/")) continue;
@@ -136,9 +136,9 @@ struct PtFile::Impl {
     return text;
   }
 
-  // Reads the bytes of a record from `first` on into `into`. If `into` takes the whole record, its CRC-32 is computed
-  // from `into`. If it takes only a part, the CRC-32 of the whole record is checked first, unless it was checked
-  // before.
+  // Reads the bytes of a record from `first` on into `into`. If `into` takes the whole record, the record's CRC-32 is
+  // computed from `into`. If `into` takes only a part of the record, the CRC-32 of the whole record is checked first,
+  // unless it was checked before.
   void load(const ZipRecord& record, std::uint64_t first, std::span<std::byte> into, const std::string& tensor) const {
     const bool whole = first == 0 && into.size() == record.size;
     if (!whole) check(record, tensor);

@@ -197,7 +197,7 @@ void check_tiling(const std::string& path, const std::vector<TensorEntry>& tenso
   }
 }
 
-// For another kind of file the error names that kind, and does not interpret its first bytes as a header.
+// Throws for a file of another kind. The error names the kind, and does not interpret the first bytes as a header.
 void refuse_no_safetensors(const InputFile& file) {
   auto kind = kind_of_file(file);
   if (begins_as_zip(file)) kind = FileKind{"a zip file, as torch.save writes it", "give it a name that ends with .pt"};

@@ -25,7 +25,7 @@ constexpr std::size_t kEntryBytes = 46;
 constexpr std::size_t kEndBytes = 22;
 constexpr std::size_t kEnd64Bytes = 56;
 constexpr std::size_t kLocatorBytes = 20;
-constexpr std::uint64_t kMax16 = 0xFFFF;  // this value in a field: the number is in a zip64 field
+constexpr std::uint64_t kMax16 = 0xFFFF;  // if a field has this value, the number is in a zip64 field
 constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
 constexpr unsigned kSizesFollow = 0x0008;  // sizes and CRC are zero in the header, and follow the content
 constexpr unsigned kUtf8 = 0x0800;
@@ -210,7 +210,7 @@ std::size_t ZipArchive::read_entry(const Directory& directory, std::span<const s
   return length;
 }
 
-// Finds where the record's content begins: after the header, whose length is in the header only. The content must end
+// Finds where the record's content begins: after the header, which alone contains its own length. The content must end
 // before `limit`.
 void ZipArchive::read_header(ZipRecord& record, std::uint64_t limit) const {
   const auto check = [&](bool good, const std::string& got, const std::string& expected) {
@@ -234,7 +234,8 @@ void ZipArchive::read_header(ZipRecord& record, std::uint64_t limit) const {
   record.offset = before;
 }
 
-// With overlapping records a small file could claim to hold far more data than it has.
+// Throws if records overlap, because with overlapping records a small file could claim to hold far more data than it
+// has.
 void ZipArchive::check_overlaps() const {
   std::vector<const ZipRecord*> order;
   order.reserve(records_.size());

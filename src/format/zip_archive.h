@@ -1,7 +1,7 @@
 // The records of a zip file as PyTorch writes it: stored, with zip64 fields where sizes need them (PKWARE's
 // APPNOTE.TXT). Packed records are listed but not unpacked. The reader trusts nothing in the file: the directory must
-// fill its place exactly, every record must lie in the file under a header with its name, and no two records may
-// overlap. Thread rule: may be read from several threads at once.
+// fill the bytes before the end record exactly, every record must lie in the file under a header with its name, and no
+// two records may overlap. Thread rule: may be read from several threads at once.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct ZipRecord {
   std::uint64_t offset = 0;  // where its content begins in the file
   std::uint64_t size = 0;    // bytes in the file
   std::uint32_t crc = 0;     // of the unpacked content, as the directory gives it
-  unsigned method = 0;       // 0: stored
+  unsigned method = 0;       // 0 means stored
 };
 
 class ZipArchive {
@@ -32,7 +32,7 @@ class ZipArchive {
 
   const InputFile& file() const { return file_; }
   const std::vector<ZipRecord>& records() const { return records_; }  // in the directory's order
-  const ZipRecord* find(std::string_view name) const;                 // null: not there
+  const ZipRecord* find(std::string_view name) const;                 // null if there is none
 
   // Reads the record's bytes from `first` on into `into`. All of these bytes must lie inside the record. Throws
   // IoError, and DataError if the file has shrunk after it was opened.

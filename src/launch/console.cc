@@ -16,8 +16,8 @@ namespace {
 // many.
 constexpr std::size_t kWriteSize = 4096;
 
-// With automatic wrapping off the terminal cuts a line at its edge, so that the launcher need not know how wide its
-// characters are.
+// With automatic wrapping off the terminal cuts a line at its edge, so that the launcher need not know how wide the
+// line's characters are.
 constexpr std::string_view kClearLine = "\r\033[K";
 constexpr std::string_view kNoWrap = "\033[?7l";
 constexpr std::string_view kWrap = "\033[?7h";
@@ -98,10 +98,10 @@ void Console::write_some() {
   const ssize_t done = ::write(waits_for(), chunk.bytes.data() + written_, size);
   if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (done < 0) {
-    // This stream cannot be written any more. The other stream is still written. If its reader is gone (EPIPE), the
-    // ranks' pipes are closed too, so that the ranks get EPIPE as they would without a launcher. If the disk is full or
-    // the terminal hung up, the ranks go on without output: they must be able to save their state, and their next line
-    // must not end them.
+    // This stream cannot be written any more. The other stream is still written. If the reader of this stream is gone
+    // (EPIPE), the ranks' pipes are closed too, so that the ranks get EPIPE as they would without a launcher. If the
+    // disk is full or the terminal hung up, the ranks go on without output. Their next line must not end them, because
+    // they must be able to save their state.
     const auto stream = static_cast<std::size_t>(chunk.stream);
     const bool hung_up = errno == EIO && terminals_[stream];
     (errno == EPIPE ? closed_ : lost_)[stream] = true;

@@ -1,4 +1,4 @@
-// The launcher's own stdout and stderr: one writer for the lines of all ranks.
+// The launcher's own stdout and stderr. One Console writes the lines of all ranks.
 #pragma once
 
 #include <array>
@@ -24,11 +24,11 @@ class Console {
   bool is_terminal() const { return terminals_[0]; }
   int columns() const;  // width of the terminal; 80 if the terminal does not report it
 
-  // Prints a line. If it appears in stderr's file or terminal, returns its number, counted from 1 over all lines that
-  // appear there. Returns 0 if it appears elsewhere.
+  // Prints a line. If the line goes to the file or terminal of stderr, returns its number among all lines that go
+  // there, from 1. Returns 0 if the line goes elsewhere.
   std::uint64_t line(Stream stream, std::string_view prefix, std::string_view text);
-  // Prints a part of a line that is too long to be kept in memory, without a line break. More parts, or line() with the
-  // rest, follow.
+  // Prints a part of a line that is too long to be kept in memory, without a line break. The caller prints the next
+  // part with part(), and the last part with line().
   void part(Stream stream, std::string_view text);
   std::uint64_t lines_with_errors() const { return lines_with_errors_; }
   // Redraws the progress line, cut at the terminal's edge; does nothing when stdout is not a terminal.
@@ -36,14 +36,14 @@ class Console {
   void clear_progress();
 
   bool is_closed(Stream stream) const { return closed_[static_cast<std::size_t>(stream)]; }  // its reader is gone
-  // The errno of a failed write whose output is lost (a full disk, for example); 0: nothing is lost. Output to a
+  // The errno of a failed write whose output is lost (a full disk, for example); 0 if nothing is lost. Output to a
   // terminal that hung up does not count as lost.
   int write_error() const { return write_error_; }
-  bool is_full() const { return queued_ >= kMaxQueued; }  // if true, the caller reads no more from the ranks
+  bool is_full() const { return queued_ >= kMaxQueued; }  // the caller then stops reading from the ranks
   bool is_empty() const { return queue_.empty(); }
 
-  int waits_for() const;  // the descriptor that must become writable; -1: nothing to write
-  void write_some();      // call it when that descriptor is writable
+  int waits_for() const;  // the descriptor that must become writable; -1 if there is nothing to write
+  void write_some();      // to be called when that descriptor is writable
 
  private:
   static constexpr std::size_t kMaxQueued = std::size_t{1} << 20;

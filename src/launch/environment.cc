@@ -71,7 +71,7 @@ class Reader {
   std::string source_;
 };
 
-// The same port on every node of a job, and usually another one for other jobs and users.
+// Returns the same port on every node of a job, and usually another port for another job or user.
 std::uint16_t port_of_job(const std::string& job) {
   const std::uint64_t hash = base::fnv1a(fmt::format("{}/{}", job, ::geteuid()));
   return static_cast<std::uint16_t>(20000 + hash % 9000);
@@ -86,7 +86,8 @@ std::optional<std::uint16_t> given_port(const Reader& reader) {
   return port ? std::optional(static_cast<std::uint16_t>(*port)) : std::nullopt;
 }
 
-// Slurm may reserve ports for this step (srun --resv-ports), written as "12000-12001". Returns the first of them.
+// Slurm may reserve ports for this step (srun --resv-ports), written as "12000-12001". Returns the first of these
+// ports.
 std::optional<std::uint16_t> reserved_port() {
   const auto text = get_environment("SLURM_STEP_RESV_PORTS");
   std::uint16_t port = 0;
@@ -101,14 +102,14 @@ void set_ranks(Environment& e, const Reader& reader, const char* rank, const cha
   e.rank = reader.needed(rank, 0, e.world_size - 1);
 }
 
-// The node's index, for launchers that do not give it. Assumes that ranks are placed on nodes in blocks.
+// The node's index, for launchers that do not give it. Assumes that each node has consecutive ranks.
 int node_of(const Environment& e) { return e.rank / e.local_world_size; }
 
 void set_torch_ranks(Environment& e, const Reader& reader) {
   set_ranks(e, reader, "RANK", "WORLD_SIZE");
-  // A job that sets only RANK and WORLD_SIZE often leaves the local variables out. A MASTER_ADDR that names this
-  // machine does not mean that all ranks are here: on rank 0 of a job on many machines, MASTER_ADDR names this machine
-  // too.
+  // A job that sets only RANK and WORLD_SIZE often leaves out LOCAL_RANK and LOCAL_WORLD_SIZE. A MASTER_ADDR that names
+  // this machine does not mean that all ranks are here: on rank 0 of a job on many machines, MASTER_ADDR names this
+  // machine too.
   const auto local_size = reader.number("LOCAL_WORLD_SIZE", 1, e.world_size);
   const bool one_host = e.world_size == 1 || means_one_host(get_environment("MASTER_ADDR").value_or(""));
   e.local_world_size = local_size.value_or(one_host ? e.world_size : 1);
@@ -132,7 +133,7 @@ Environment from_reigen() {
   return e;
 }
 
-// RANK and WORLD_SIZE set by hand inside of mpirun must agree with mpirun's own variables.
+// If the user sets RANK and WORLD_SIZE inside of mpirun, they must agree with mpirun's own variables.
 void check_against_mpi(const Environment& e) {
   for (const auto& [rank, size] :
        {std::pair{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, std::pair{"PMI_RANK", "PMI_SIZE"}}) {
@@ -163,7 +164,8 @@ Environment from_torchrun() {
         "the port at which rank 0 serves the store, the same on all ranks; reigen run, torchrun, mpirun and srun need "
         "none");
   }
-  // The address is no part of the identity, because ranks may get different names of one machine.
+  // The address is no part of the identity, because the launcher may give the ranks different names of the same
+  // machine.
   e.job = fmt::format("torchrun:{}:{}", run.value_or(""), *port);
   e.master_port = *port;
   e.port_origin = "MASTER_PORT";
@@ -225,8 +227,9 @@ Environment from_open_mpi() {
   return e;
 }
 
-// Hydra gives the processes of a job no common name. On one host they have Hydra's proxy process as an ancestor. With
-// other PMI launchers the parent process identifies the job.
+// A text that identifies the job on this host. Hydra, MPICH's launcher, gives the processes of a job no common name.
+// But on one host all of them have the same Hydra proxy process as an ancestor. With other PMI launchers the parent
+// process identifies the job.
 std::string hydra_proxy() {
   const std::string parent_pid = fmt::format("parent {}", ::getppid());
   pid_t pid = ::getpid();
@@ -238,7 +241,7 @@ std::string hydra_proxy() {
     const std::size_t close = text.rfind(')');
     if (open == std::string::npos || close == std::string::npos || close + 4 > text.size()) return parent_pid;
     if (text.substr(open + 1, close - open - 1).starts_with("hydra_pmi")) return fmt::format("{}", pid);
-    const char* parent = text.data() + close + 4;  // ") S 123"
+    const char* parent = text.data() + close + 4;  // the text from `close` on is ") S 123"
     if (std::from_chars(parent, text.data() + text.size(), pid).ec != std::errc()) return parent_pid;
   }
   return parent_pid;

@@ -98,8 +98,8 @@ void open_standard_descriptors() {
   }
 }
 
-// Processes whose parent, a rank, has ended become children of this process instead of init's, so that we can find and
-// reap them.
+// Processes whose parent, a rank, has ended become children of this process instead of init's, so that the launcher can
+// find and reap them.
 class SubreaperScope {
  public:
   SubreaperScope() {
@@ -107,7 +107,7 @@ class SubreaperScope {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
   ~SubreaperScope() { ::prctl(PR_SET_CHILD_SUBREAPER, previous_); }
-  SubreaperScope(const SubreaperScope&) = delete;  // restores one attribute of the process
+  SubreaperScope(const SubreaperScope&) = delete;  // its destructor must run once
   SubreaperScope& operator=(const SubreaperScope&) = delete;
 
  private:
@@ -198,7 +198,7 @@ JobResult run_job(const JobOptions& options) {
   if (!shortage.empty()) base::log_warning("{}", shortage);
 
   // The guardian is forked first, while this process has no threads. Signals are blocked next, before the store's
-  // thread starts, so that this thread inherits the mask and takes none of them.
+  // thread starts, so that the store's thread inherits the mask and receives none of these signals.
   const std::string job = random_identity();
   const std::string identity = "REIGEN_JOB=" + job;
   Guardian guardian(identity);

@@ -10,7 +10,7 @@ namespace reigen::launch {
 
 enum class Piece {
   kLine,      // ended by '\n' (or "\r\n"), or the last line of the stream
-  kPart,      // the first part of a line that is longer than kMaxLine
+  kPart,      // a part of a line that is longer than kMaxLine, but not its last part
   kProgress,  // ended by '\r': the next text will be written over it
 };
 
@@ -21,7 +21,8 @@ class LineSplitter {
   using Sink = std::function<void(Piece, std::string_view)>;  // gets the text without '\n', "\r\n" or '\r'
 
   void feed(std::string_view bytes, const Sink& sink);
-  // The stream ended: passes on an unfinished line, or the last state of a progress line, as a line.
+  // To be called when the stream has ended. Passes on an unfinished line, or the last state of a progress line, as a
+  // line.
   void finish(const Sink& sink);
 
  private:

@@ -94,7 +94,7 @@ Address machine_address(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   REIGEN_ASSERT(!name.empty() && name.size() + 1 < sizeof(address.sun_path), "socket name of {} bytes", name.size());
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the zero before the name: abstract, not a file
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a zero before the name makes it abstract
   return Address(reinterpret_cast<const sockaddr*>(&address),
                  static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
 }

@@ -1,5 +1,5 @@
-// The address of a socket: an IPv4 or IPv6 address and a port, or a name on this machine. Also finds the addresses of a
-// host's name.
+// The address of a socket: an IPv4 or IPv6 address and a port, or the name of a Unix socket on this machine. Also finds
+// the addresses of a host by its name.
 // Thread rule: values, freely copied between threads; resolve() may be called from any thread.
 #pragma once
 
@@ -37,18 +37,18 @@ class Address {
 
 struct Resolution {
   std::vector<Address> addresses = {};
-  std::string problem = {};  // the reason why there is no address; empty if there is one
+  std::string problem = {};  // the reason why there is no address; empty if there is an address
 };
 // The same as resolve() (below), but returns `problem` instead of throwing, for callers that go on without an address.
 Resolution try_resolve(const std::string& host, std::uint16_t port);
 
 // All addresses of a host, in the system's order of preference. `host` is a name or a numeric address, IPv6 with or
 // without brackets. For a name (never for a numeric address) the name service is asked, which may take seconds. Throws
-// BackendError when the name cannot be found at the moment, InvalidArgument when it is empty.
+// BackendError when the name cannot be found at the moment, InvalidArgument when `host` is empty.
 std::vector<Address> resolve(const std::string& host, std::uint16_t port);
 
 // The address of a Unix socket in Linux's abstract namespace: a name on this machine instead of an address and a port.
-// Such names are no files. Each network namespace has its own, and a name is free again when its socket is closed.
+// Such names are not files. Each network namespace has its own names. A name is free again when its socket is closed.
 // `name`: at most 100 bytes.
 Address machine_address(const std::string& name);
 
@@ -59,7 +59,7 @@ struct Endpoint {
   std::string host;  // with its brackets, if it has any
   std::uint16_t port = 0;
 };
-// Parses the text that endpoint_text() writes. Nothing if there is no host, or no port from 1 to 65535.
+// Parses the text that endpoint_text() writes. Returns nothing if the text has no host, or no port from 1 to 65535.
 std::optional<Endpoint> parse_endpoint(std::string_view text);
 
 }  // namespace reigen::net

@@ -14,7 +14,7 @@ namespace reigen::net {
 EventLoop::EventLoop() : wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
   watch(wake_fd_.get(), POLLIN, [this](short) {
     std::uint64_t count = 0;
-    // If there is nothing to read, an earlier read has taken this wake already.
+    // If there is nothing to read, an earlier read has already consumed what this call of wake() wrote.
     [[maybe_unused]] const auto got = ::read(wake_fd_.get(), &count, sizeof(count));
   });
 }
@@ -62,7 +62,7 @@ void EventLoop::run_once(const Deadline& deadline) {
 
 void EventLoop::wake() {
   const std::uint64_t one = 1;
-  // The write fails only if the counter is full, and then the loop is woken anyway.
+  // The write fails only if the counter is full, and a full counter wakes the loop anyway.
   [[maybe_unused]] const auto written = ::write(wake_fd_.get(), &one, sizeof(one));
 }
 

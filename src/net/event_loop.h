@@ -22,10 +22,10 @@ class EventLoop {
 
   EventLoop();
 
-  // The caller keeps the descriptor, and calls forget() before closing it. Handlers may watch, change and forget any
-  // descriptor, including their own.
+  // The caller still owns the descriptor, and calls forget() before closing it. Handlers may watch, change and forget
+  // any descriptor, including their own.
   void watch(int fd, short events, Handler handler);
-  void change(int fd, short events);  // events 0: only errors are reported
+  void change(int fd, short events);  // if `events` is 0, only errors are reported
   void forget(int fd);
 
   // Waits until a descriptor is ready, wake() was called or the deadline passes. Then runs the handlers of the ready
@@ -38,7 +38,7 @@ class EventLoop {
   struct Watch {
     std::uint64_t id;  // distinguishes a closed descriptor from a new one with the same number
     short events;
-    std::shared_ptr<const Handler> handler;  // shared: a handler may forget itself while it runs
+    std::shared_ptr<const Handler> handler;  // shared, because a handler may forget() itself while it runs
   };
 
   UniqueFd wake_fd_;

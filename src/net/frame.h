@@ -1,7 +1,7 @@
 // Framed messages on a stream: a u32 length (little-endian), then that many bytes.
 //
-// A reader has a limit and checks the length before it allocates memory, so that four bytes from a stranger cannot make
-// it allocate gigabytes. It never reads beyond the end of the frame.
+// A reader has a limit. It checks the length before it allocates memory, so that four bytes from an unknown sender
+// cannot make it allocate gigabytes. A reader never reads beyond the end of the frame.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -29,7 +29,7 @@ class FrameReader {
   std::string take();
 
   // Reads and polls until a frame is whole. Returns nullopt at the deadline; the bytes that have arrived are kept for
-  // the next call. Throws ConnectionClosed.
+  // the next call. Throws ConnectionClosed if the stream has ended.
   std::optional<std::string> wait(Socket& socket, const Deadline& deadline);
 
  private:
@@ -37,7 +37,7 @@ class FrameReader {
   std::array<char, 4> header_{};
   std::string payload_;
   std::size_t got_ = 0;  // bytes of header and payload that have arrived
-  Transfer end_{};       // how the stream ended
+  Transfer end_{};       // the transfer that found the end of the stream
 };
 
 // Collects frames that wait to be sent.
@@ -45,7 +45,7 @@ class FrameWriter {
  public:
   void add(std::string_view payload);
   bool empty() const { return sent_ == buffer_.size(); }
-  // Sends what can be sent now; false when the other side is gone.
+  // Sends the bytes that the socket accepts now. Returns false when the other side is gone.
   bool flush(Socket& socket);
 
  private:

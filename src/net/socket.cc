@@ -42,11 +42,11 @@ Address address_of(int fd, int (*ask)(int, sockaddr*, socklen_t*)) {
   return Address(reinterpret_cast<const sockaddr*>(&storage), size);
 }
 
-// Binds and listens. Returns errno, or 0 when it worked.
+// Binds and listens. Returns 0, or the errno of the call that failed.
 int bind_and_listen(const UniqueFd& fd, const Address& address) {
   // With SO_REUSEADDR a port whose last owner has just ended is free at once; a port with a listener remains taken.
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);  // matters to "::" only
+  if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);  // only matters for "::"
   if (::bind(fd.get(), address.get(), address.size()) != 0) return errno;
   if (::listen(fd.get(), SOMAXCONN) != 0) return errno;
   return 0;
@@ -65,7 +65,7 @@ std::string fix_of_bind(int error) {
   return "";
 }
 
-// The fix for a Unix socket, which has a name but neither port nor address.
+// The error's advice for a Unix socket, which has a name but neither port nor address.
 std::string fix_of_named(int error) {
   return error == EADDRINUSE ? "another program of this machine has this name: end it, or choose another name" : "";
 }
@@ -160,8 +160,8 @@ ConnectAttempt try_connect(const Address& address, const Deadline& deadline, con
     REIGEN_SYSCALL(::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size));
     if (error != 0) return {.error = error};
   }
-  // If no server listens on a port of the kernel's range for clients, the socket can connect to itself. It would then
-  // keep the server from listening there.
+  // If no server listens on the port, and the port is in the kernel's range for clients, the socket can connect to
+  // itself. Such a socket would keep the server from listening on the port.
   if (address.family() != AF_UNIX && address_of(fd.get(), &::getsockname) == address) return {.error = ECONNREFUSED};
   return {.socket = Socket(std::move(fd))};
 }

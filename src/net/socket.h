@@ -22,7 +22,7 @@
 
 namespace reigen::net {
 
-// The other side is gone. Code that knows which rank it was turns this error into PeerLost.
+// The other side is gone. Code that knows which rank the other side was turns this error into PeerLost.
 struct ConnectionClosed : IoError {
   explicit ConnectionClosed(const std::string& message) : IoError(message) {}
 };
@@ -31,7 +31,7 @@ struct ConnectionClosed : IoError {
 struct Transfer {
   std::size_t bytes = 0;
   bool closed = false;
-  int error = 0;  // errno when `closed`; 0: the other side closed in good order
+  int error = 0;  // errno if `closed`; 0 if the other side closed in good order
 };
 
 // Whether the errno means that nothing can be moved now, but that the caller may try again.
@@ -75,8 +75,8 @@ std::string congestion_control(int fd);
 // After nine probes without an answer the connection ends.
 void keep_alive(int fd, std::chrono::seconds idle);
 
-// Tries to connect, once. `congestion`: the congestion control, set before the connection is made, because some take
-// effect only then; empty: the system's default.
+// Tries to connect, once. `congestion`: the name of the congestion control; the system's default if empty. It is set
+// before the socket connects, because some congestion controls take effect only then.
 ConnectAttempt try_connect(const Address& address, const Deadline& deadline, const std::string& congestion = {});
 
 // Whether the address belongs to this machine, so that a socket can be bound to it. The port does not matter.
@@ -87,7 +87,7 @@ bool is_of_this_user(const Socket& socket);
 
 struct Accepted {
   std::optional<Socket> socket = {};
-  bool exhausted = false;  // no descriptors or memory left; pause, because poll reports the listener again at once
+  bool exhausted = false;  // out of descriptors or memory: pause, because poll reports the listener again at once
 };
 
 class Listener {

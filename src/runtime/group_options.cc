@@ -17,7 +17,7 @@ namespace reigen {
 
 namespace {
 
-// Sets the row's option from the environment variable, if the variable is set.
+// Sets the option that `row` describes from the environment variable, if the variable is set.
 void read_variable(const Field& row, const std::string& variable) {
   const std::optional<std::string> text = base::get_environment(variable.c_str());
   const std::string usual = row.text();

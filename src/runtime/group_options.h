@@ -6,9 +6,9 @@
 
 namespace reigen {
 
-// The options of the world of a program, without rank, size and store. If `options` does not set an option, its
-// variable (REIGEN_COMM_BACKEND and so on) sets it; if the variable is not set either, the option has its default.
-// Throws InvalidArgument, naming the variable, if a variable has an invalid value.
+// The options of a program's world group, without rank, size and store. If `options` does not set an option, the
+// option's environment variable (REIGEN_COMM_BACKEND and so on) sets it; if the variable is not set either, the option
+// has its default. Throws InvalidArgument, naming the variable, if a variable has an invalid value.
 comm::GroupOptions group_options(const InitOptions& options);
 
 // Warns of environment variables with the prefix REIGEN_ that no code reads, and names the variables that were probably

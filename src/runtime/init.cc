@@ -23,13 +23,13 @@ namespace reigen {
 
 namespace {
 
-// The descriptor of the memory for the flight record that Reigen's launcher passes on; -1: none. The recorder checks
-// that the descriptor is such memory.
+// The descriptor of the memory for the flight record that Reigen's launcher passes on; -1 if there is none. The
+// recorder checks that the descriptor is such memory.
 int inherited_record() { return base::parse<int>(base::environment::flight().value_or("")).value_or(-1); }
 
 void keep_freed_memory() {
-  // Blocks up to 32 MiB (the most that glibc allows) come from the heap, and remain in it when they are freed. Larger
-  // blocks are still mapped and returned to the kernel.
+  // Blocks up to 32 MiB (the most that glibc allows) come from malloc's heap, and remain in this heap when they are
+  // freed. Larger blocks are still mapped and returned to the kernel.
   ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(32 * kMiB));
   ::mallopt(M_TRIM_THRESHOLD, static_cast<int>(2 * kGiB - 1));
   ::mallopt(M_TOP_PAD, static_cast<int>(64 * kMiB));
@@ -41,8 +41,8 @@ namespace {
 
 std::terminate_handler before = nullptr;
 
-// The terminate handler: an Error that nobody catches ends the program with the error's exit code, as Reigen's own
-// programs do with the errors that they catch.
+// The terminate handler. An Error that the program does not catch ends the program with the error's exit code. Reigen's
+// own programs end with the same exit codes.
 [[noreturn]] void end_with_code_of_error() {
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
@@ -75,11 +75,11 @@ Communicator init(const InitOptions& options) {
   group.rank = environment.rank;
   group.size = environment.world_size;
   group = comm::settled(std::move(group));
-  // The index is taken modulo the visible GPUs. If a scheduler shows each rank one GPU, each rank takes that GPU,
-  // which has the number 0; if ranks see all GPUs, each takes its own.
+  // The index is later taken modulo the number of visible GPUs. If a scheduler shows each rank only one GPU, each rank
+  // takes this GPU, whose index is 0. If all ranks see all GPUs, the rank with local rank i takes GPU i.
   if (group.device.index < 0 && environment.knows_local_rank) group.device.index = environment.local_rank;
   group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());
-  // If the program runs alone, the store is in its own memory.
+  // If the program runs alone, the store is in the program's own memory.
   group.store = launch::join_job(environment, Deadline::after(group.join_timeout), group.heartbeat_timeout);
   Communicator world(group);
   base::log_info("rank {} of {} by {}, backend {}", world.rank(), world.size(), environment.source, world.backend());

@@ -14,7 +14,8 @@ namespace reigen {
 
 namespace {
 
-// Keeps the failure to report: the first failure that is not just a consequence of another rank's failure.
+// Keeps the failure that run_threads() reports: the first failure that is not just a consequence of another rank's
+// failure.
 class FirstFailure {
  public:
   void record(int rank, std::exception_ptr error) {
@@ -91,7 +92,7 @@ void run_threads(int ranks, const RankFunction& function, const InitOptions& opt
     }
   };
   // The ranks begin when all threads have started. If ranks began earlier and a later thread could not be started, they
-  // would wait for its rank in vain.
+  // would wait in vain for the rank of that thread.
   std::promise<bool> gate;
   const std::shared_future<bool> begins = gate.get_future().share();
   std::vector<std::thread> threads;

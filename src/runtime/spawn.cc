@@ -63,7 +63,7 @@ void spawn(int ranks, const RankFunction& function) {
   if (const auto wanted = base::environment::spawn()) {
     const int number = base::parse<int>(*wanted).value_or(0);
     if (call == number) run_as_rank(function);
-    if (call < number) return;  // a call before the one for which this process was started: it has been done already
+    if (call < number) return;  // an earlier call of spawn(), which the program's first process has already completed
     throw InvalidArgument(
         "a spawned rank cannot spawn ranks itself\n  fix: call spawn() from the program's first process");
   }

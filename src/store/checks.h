@@ -1,4 +1,4 @@
-// Checks of keys and values that every kind of store makes (both may be too long), and the errors of these checks.
+// Checks that every kind of store makes: whether a key or a value is too long. Also the errors of these checks.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace reigen::store {
 inline constexpr std::size_t kMaxKey = 64 * kKiB;
 inline constexpr std::size_t kMaxValue = kMiB;
 
-// Throw InvalidArgument, naming the key.
+// These functions throw InvalidArgument if the key or the value is too long. The error names the key.
 void check_key(const std::string& key);
 void check_value(const std::string& key, const std::string& value);
 
 // The key for an error message: in quotes, with unprintable bytes as \x.., and cut if it is long.
 std::string quoted(const std::string& key);
 
-// Measures how long one get() has waited, and makes the error when its deadline passes.
+// Measures how long one get() has waited, and throws the error when the deadline of this get() passes.
 class KeyWait {
  public:
   KeyWait() : since_(Deadline::Clock::now()) {}

@@ -117,7 +117,7 @@ bool FileLog::replay_header(off_t size) {
   return true;
 }
 
-// Applies the next record to the table. Returns false when there is no other whole record.
+// Applies the next record to `table_`. Returns false when the file has no further whole record.
 bool FileLog::replay_record(off_t size) {
   const auto left = static_cast<std::size_t>(size - end_);
   if (left < kRecordHead) return false;

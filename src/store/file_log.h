@@ -1,12 +1,12 @@
 // The file of a file store: a header, then records. Records are only ever appended.
 //
 //   header   "ReigenLog1\n" and five zero bytes
-//   record   u32 length of the body, u32 check of the length, u64 FNV-1a of the body, body
+//   record   u32 length of the body, u32 checksum of the length, u64 FNV-1a of the body, body
 //   body     u8 kind (1 set, 2 erase), key, value (wire.h)
 //
 // Writers append under an exclusive file lock, readers read under a shared lock. A writer that is killed leaves an
 // incomplete record at the end: readers stop before it, and the next writer cuts it off. Anything else that does not
-// fit the format is damage. Thread rule: one thread at a time; any number of processes.
+// fit the format is damage. Thread rule: one thread at a time uses a FileLog; any number of processes may use the file.
 #pragma once
 
 #include <sys/types.h>
@@ -36,7 +36,7 @@ class FileLog {
     ~Reading();
     Reading(const Reading&) = delete;  // a lock has one owner
     Reading& operator=(const Reading&) = delete;
-    explicit operator bool() const { return locked_; }  // false: another process kept the lock until the deadline
+    explicit operator bool() const { return locked_; }  // false if another process held the lock until the deadline
 
    private:
     FileLog& log_;

@@ -17,7 +17,7 @@ class FileStore final : public Store {
  public:
   explicit FileStore(const std::string& path) : log_(path) {
     const std::lock_guard lock(mutex_);
-    const FileLog::Writing writing(log_);  // an unusable path is refused now, not at the first key
+    const FileLog::Writing writing(log_);  // refuses an unusable path now, not at the first key
   }
 
   void set(const std::string& key, const std::string& value) override {
@@ -30,7 +30,7 @@ class FileStore final : public Store {
   std::string get(const std::string& key, const Deadline& deadline) override {
     check_key(key);
     const KeyWait wait;
-    // File systems shared between machines do not notify of changes, so this polls, less and less often.
+    // File systems shared between machines do not notify of changes, so this loop polls the file, less and less often.
     for (std::chrono::nanoseconds pause = 1ms;; pause = std::min<std::chrono::nanoseconds>(2 * pause, 20ms)) {
       if (auto value = read(key)) return *std::move(value);
       if (deadline.expired()) wait.throw_timeout(key, "the store's file '" + log_.path() + "'");
@@ -75,8 +75,8 @@ class FileStore final : public Store {
   }
 
  private:
-  // Looks for the key once, even if the caller's deadline has passed, because the key may be there. Also returns
-  // nullopt if another process keeps the lock for a second; the caller then looks again.
+  // Looks for the key once, even if the caller's deadline has passed, because the file may already contain the key.
+  // Also returns nullopt if another process keeps the lock for a second; the caller then looks again.
   std::optional<std::string> read(const std::string& key) {
     const std::lock_guard lock(mutex_);
     const FileLog::Reading reading(log_, Deadline::after(1s));

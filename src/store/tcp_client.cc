@@ -20,8 +20,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Every call uses a connection of its own, idle or newly opened, so that a get that waits does not hold up calls of
-// other threads. A program with one thread therefore needs one connection.
+// Every call takes an idle connection or opens a new one, so that a get() that waits does not delay calls of other
+// threads. A program with one thread needs only one connection.
 class TcpStore final : public Store {
  public:
   explicit TcpStore(const TcpStoreOptions& options) : endpoint_(endpoint_of(options)) {
@@ -84,7 +84,7 @@ class TcpStore final : public Store {
   static constexpr std::size_t kMaxIdle = 2;
   static constexpr std::chrono::seconds kReconnect{10};
 
-  // The server answers a get at the deadline at the latest, and every other operation at once.
+  // A get() waits for its key until the deadline at the latest. The server answers every other operation at once.
   Reply call(const Request& request, const Deadline& deadline = Deadline::never()) {
     check_key(request.key);
     try {
@@ -112,7 +112,8 @@ class TcpStore final : public Store {
         return connection;
       }
     }
-    // Opening a connection gets at least one second, even at a deadline that has passed, because the key may be there.
+    // Opening a connection gets at least one second, even if the deadline has passed, because the server may already
+    // have the key.
     const auto latest = std::max(deadline.when(), Deadline::after(1s).when());
     try {
       return Connection::open(endpoint_, Deadline::at(std::min(latest, Deadline::after(kReconnect).when())),
@@ -127,8 +128,8 @@ class TcpStore final : public Store {
     if (idle_.size() < kMaxIdle) idle_.push_back(std::move(connection));
   }
 
-  // After the first loss every call fails at once, so that code that cleans up after the server's death does not wait
-  // for the server again at each call.
+  // After the server was lost once, every call fails at once. So code that cleans up after the loss does not wait for
+  // the server again at each call.
   [[noreturn]] void throw_lost(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     idle_.clear();
@@ -154,7 +155,7 @@ class TcpStore final : public Store {
   Endpoint endpoint_;  // does not change after the constructor
   std::mutex mutex_;
   std::vector<Connection> idle_;
-  std::string lost_;  // not empty: the server is lost, and this text says how
+  std::string lost_;  // if not empty, the server is lost, and this text says why
 };
 
 }  // namespace

@@ -24,12 +24,12 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds kFirstPause = 1ms;  // between attempts to connect; doubles up to kLastPause
 constexpr std::chrono::nanoseconds kLastPause = 50ms;
-constexpr std::chrono::nanoseconds kConnectTry = 2s;        // for one address, because packets may be lost
-constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // for one handshake; doubles, to spare a busy server
+constexpr std::chrono::nanoseconds kConnectTry = 2s;        // limit for one address, because packets may be lost
+constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // limit for a handshake; doubles, to spare a busy server
 constexpr std::chrono::nanoseconds kLastGreeting = 4s;
 constexpr std::chrono::nanoseconds kQuiet = 2s;          // how long the server may be silent before it gets a ping
-constexpr std::chrono::nanoseconds kLeastPongWait = 1s;  // to wait for the pong
-constexpr std::chrono::nanoseconds kStoodStill = 2s;     // if a wait ends so much too late, this process was stopped
+constexpr std::chrono::nanoseconds kLeastPongWait = 1s;  // the shortest limit for the answer to a ping
+constexpr std::chrono::nanoseconds kStoodStill = 2s;     // if a wait ends later than this, the process was stopped
 constexpr std::chrono::nanoseconds kSendWait = 10s;
 constexpr std::chrono::nanoseconds kCancelWait = 1s;
 
@@ -53,7 +53,7 @@ std::string fingerprint_text(std::uint32_t fingerprint) { return fmt::format("jo
 
 using Greeted = std::variant<net::FrameReader, std::string>;  // a reader for the replies, or why the handshake failed
 
-// Sends the hello and reads the answer. Throws BackendError when a server of Reigen refuses us.
+// Sends the hello and reads the answer. Throws BackendError when a server of another job or of another version answers.
 Greeted greet(net::Socket& socket, const Endpoint& endpoint, const Deadline& deadline) {
   net::FrameReader reader(kMaxWelcome);
   try {
@@ -74,7 +74,7 @@ Greeted greet(net::Socket& socket, const Endpoint& endpoint, const Deadline& dea
   }
 }
 
-// The server gets a ping after kQuiet of silence, and has the rest of the heartbeat timeout to answer it.
+// The client sends a ping after kQuiet without a message. The server has the rest of the heartbeat timeout to answer.
 std::chrono::nanoseconds pong_wait(std::chrono::nanoseconds heartbeat_timeout) {
   return std::max<std::chrono::nanoseconds>(heartbeat_timeout - kQuiet, kLeastPongWait);
 }
@@ -92,7 +92,7 @@ struct Connection::Round {
   bool unknown_host = false;              // a host name has no address (yet)
   bool nobody_listens = true;             // every address refused the connection
   bool unanswered = false;                // a server accepted a connection, but did not shake hands
-  bool reached = false;                   // a machine answered, even if it refused
+  bool reached = false;                   // a machine answered, even if it refused the connection
 };
 
 void Connection::try_host(const Endpoint& endpoint, const std::string& host, const Deadline& deadline,
@@ -154,8 +154,8 @@ Connection Connection::open(const Endpoint& endpoint, const Deadline& deadline, 
     if (round.connection) return *std::move(round.connection);
     if (round.unanswered) greeting = std::min(2 * greeting, kLastGreeting);
     const std::string reason = fmt::format("{}", fmt::join(round.reasons, "; "));
-    // On clusters a machine's name may become known only after its first client has started, so we keep trying; the
-    // warning makes a typing error in the name visible at once.
+    // On clusters the name service may learn a machine's name only after the first clients have started, so the client
+    // keeps trying. The warning makes a typing error in the name visible at once.
     if (round.unknown_host && !std::exchange(warned, true)) base::log_warning("{}; still trying", reason);
     if (deadline.expired() || (absent == Absent::kFail && round.nobody_listens)) {
       const std::chrono::duration<double> tried = Deadline::Clock::now() - since;
@@ -188,8 +188,8 @@ std::optional<Reply> Connection::cancel() {
 }
 
 // The client notices a closed connection at once. It does not notice a stopped server, or a network that drops packets,
-// so after kQuiet of silence it sends a ping. The time for the pong counts from the ping. It starts again if this
-// process was stopped in between, because the server may have been stopped with it.
+// so the client sends a ping after kQuiet without a message. The time limit for the pong starts at the ping. If this
+// process was stopped in the meantime, the time limit starts again, because the server may have been stopped as well.
 std::optional<Reply> Connection::wait(const Deadline& deadline) {
   for (;;) {
     const Deadline next_look = pong_due_ ? *pong_due_ : Deadline::after(kQuiet);

@@ -1,12 +1,13 @@
 // The messages between a client and the server of the TCP store. Every message is one frame (net/frame.h).
 //
 //   client: hello     magic, u32 version, job                    magic and version are first in every protocol version
-//   server: welcome   magic, u32 version, u8 verdict, u32 fingerprint of the server's job (only if refused for it)
+//   server: welcome   magic, u32 version, u8 verdict, u32 fingerprint of the server's job (only with kOtherJob)
 //   then any number of requests, each answered by one reply, in order:
 //   client: request   u8 operation, fields
 //   server: reply     u8 status, value
-// Two requests may be sent while a kGet waits: kPing is answered at once; kCancel makes the server answer the kGet now.
-// kCancel itself gets no answer, so that it does no harm if the server has answered the kGet just before.
+// Only two requests may be sent while a kGet waits for its key. The server answers a kPing at once. A kCancel makes the
+// server answer the kGet now. The kCancel itself gets no answer, so that it does no harm if the server has answered the
+// kGet just before.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,7 @@ inline constexpr std::size_t kMaxMessage = kMaxKey + 2 * kMaxValue + 64;
 // Throws InvalidArgument when the identity is too long for a hello.
 void check_job(const std::string& job);
 
-// A number that names a job in messages without revealing its identity, which is also the secret.
+// A number that identifies a job in error messages without showing the job's identity, which is a secret.
 std::uint32_t job_fingerprint(const std::string& job);
 
 struct Hello {
@@ -38,7 +39,7 @@ struct Hello {
   std::string job = {};
 };
 std::string encode(const Hello& hello);
-// nullopt if the message is no hello of Reigen. If it is of another version, only the version is decoded.
+// nullopt if the message is no hello of Reigen. If the hello is of another version, only the version is decoded.
 std::optional<Hello> decode_hello(std::string_view message);
 
 enum class Verdict : std::uint8_t { kWelcome = 0, kOtherVersion = 1, kOtherJob = 2 };
@@ -49,7 +50,7 @@ struct Welcome {
   std::uint32_t fingerprint = 0;
 };
 std::string encode(const Welcome& welcome);
-std::optional<Welcome> decode_welcome(std::string_view message);  // nullopt: not a server of Reigen
+std::optional<Welcome> decode_welcome(std::string_view message);  // nullopt if it is not from a server of Reigen
 
 enum class Operation : std::uint8_t {
   kSet = 1,

@@ -35,10 +35,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kValueOverhead = 16;  // bytes that a value among several in a reply needs besides itself, at most
+constexpr std::size_t kValueOverhead = 16;  // bytes that a reply of several values adds to each value, at most
 constexpr auto kHelloLimit = 3s;            // time for the hello, from the moment of the connection
 constexpr auto kExhaustedPause = 100ms;     // before accepting again after descriptors ran out
-constexpr std::size_t kMaxStrangers = 256;  // beyond that the oldest one is dropped; a real client tries again
+constexpr std::size_t kMaxStrangers = 256;  // if there are more, the oldest is dropped; a client tries again
 
 struct Peer {
   explicit Peer(net::Socket connected) : socket(std::move(connected)) {}
@@ -62,7 +62,7 @@ bool same_secret(const std::string& left, const std::string& right) {
   return difference == 0;
 }
 
-// Listens on one more address of `also`. Gives false if the port is taken there and another port may be picked.
+// Listens on `host` too, at the port of the first listener. Returns false if this port is taken and `may_pick_again`.
 bool listen_also(std::vector<net::Listener>& listeners, const std::string& host, bool may_pick_again) {
   const std::uint16_t port = listeners.front().address().port();
   net::ListenAttempt attempt = net::try_listen(host, port);
@@ -70,8 +70,7 @@ bool listen_also(std::vector<net::Listener>& listeners, const std::string& host,
     listeners.push_back(*std::move(attempt.listener));
     return true;
   }
-  // The address is not available: an IPv6 address that is still being checked for duplicates, or that was found to be a
-  // duplicate.
+  // EADDRNOTAVAIL comes from an IPv6 address that the kernel is still checking for duplicates, or that is a duplicate.
   if (attempt.error == EADDRNOTAVAIL) {
     base::log_info("the store does not listen on {}: {}", host, base::errno_text(attempt.error));
     return true;
@@ -81,7 +80,7 @@ bool listen_also(std::vector<net::Listener>& listeners, const std::string& host,
 }
 
 // Listens on all addresses at one port. A port that the kernel picked for the first address may be taken at another
-// address; then the kernel picks another port.
+// address. In this case the kernel picks another port for all addresses.
 std::vector<net::Listener> listen_on(const TcpStoreServerOptions& options) {
   std::vector<net::Listener> listeners;
   if (!options.socket.empty()) {
@@ -198,7 +197,7 @@ void Server::resume_accepting() {
 void Server::drop_late_strangers() {
   for (const int fd : strangers_) {
     Peer& peer = peers_.at(fd);
-    if (!peer.hello_deadline.expired()) break;  // the following ones came later
+    if (!peer.hello_deadline.expired()) break;  // the strangers after this one came later
     doom(peer);
   }
 }
@@ -219,7 +218,7 @@ void Server::drop_doomed() {
   }
 }
 
-// No input of one connection, be it an attack, may end the server for the other connections.
+// No input from one connection, not even an attack, may end the server, because other connections need it.
 void Server::on_peer(int fd, short events) {
   Peer& peer = peers_.at(fd);
   try {

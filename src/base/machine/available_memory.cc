@@ -20,8 +20,8 @@ std::optional<std::uint64_t> read_number(const std::string& path) {
   return std::nullopt;  // also for the text "max", which means no limit
 }
 
-// The value of `key` in memory.stat, as in "inactive_file 4096": page cache that the kernel drops before it refuses
-// memory.
+// The value of `key` in memory.stat, which has lines such as "inactive_file 4096". The value is the size of page cache
+// that the kernel drops before it refuses an allocation.
 std::uint64_t reclaimable(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   std::string name;
@@ -40,8 +40,9 @@ struct GroupFiles {
 constexpr GroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr GroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file"};
 
-// Identifies the control group of a limit's file by the file's inode, which is the same wherever the group is mounted.
-// Empty for /proc/meminfo, which belongs to the kernel as a whole.
+// Identifies a control group by the inode of `file`, the file with its limit. The inode is the same wherever the group
+// is mounted. The result is empty if `file` is empty: the caller passes no file for /proc/meminfo, which counts the
+// memory of all groups.
 std::string identity_of(const std::string& file) {
   struct stat found = {};
   if (file.empty() || ::stat(file.c_str(), &found) != 0) return "";
@@ -57,7 +58,8 @@ void look_at_group(AvailableMemory& least, const ControlGroup& group) {
   const std::string limit_file = group.folder + "/" + files.limit;
   const auto limit = read_number(limit_file);
   const auto usage = read_number(group.folder + "/" + files.usage);
-  constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;  // version 1 writes a huge number for "no limit"
+  // Version 1 of control groups has a huge number for "no limit".
+  constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;
   if (!limit || !usage || *limit >= kUnlimited) return;
   const std::uint64_t used = *usage - std::min(*usage, reclaimable(group.folder + "/memory.stat", files.cache));
   take_smaller(least, *limit - std::min(*limit, used), "control group limit in " + limit_file, limit_file);

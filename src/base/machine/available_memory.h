@@ -8,8 +8,8 @@ namespace reigen::base {
 
 struct AvailableMemory {
   std::uint64_t bytes = 0;
-  std::string source = {};    // the origin, for messages: "MemAvailable in /proc/meminfo"; empty: not known
-  std::string identity = {};  // equal for processes that share this memory: the kernel and the limiting group
+  std::string source = {};    // for messages, such as "MemAvailable in /proc/meminfo"; empty if `bytes` is not known
+  std::string identity = {};  // equal in processes that share this memory: kernel and limiting control group
 };
 
 // The smallest of these amounts: the memory that the kernel reports as available, and for each control group of this

@@ -18,7 +18,7 @@ struct Cache {
 };
 
 Cache last_cache_of(const std::string& processor) {
-  constexpr int kCaches = 16;  // more than any processor lists
+  constexpr int kCaches = 16;  // more caches than any processor has
   Cache last;
   for (int i = 0; i < kCaches; ++i) {
     const std::string folder = fmt::format("{}/cache/index{}/", processor, i);

@@ -6,9 +6,9 @@
 
 namespace reigen::base {
 
-// The bytes of all last-level caches together, each counted once, as the kernel reports them; 32 MiB if it reports
-// none. sysconf() is not used: in a virtual machine it counts the caches of the whole host. `root` is put before /sys,
-// for tests.
+// The bytes of all last-level caches together, each counted once, as the kernel reports them; 32 MiB if the kernel
+// reports none. sysconf() is not used: in a virtual machine it counts the caches of the whole host. `root` is put
+// before /sys, for tests.
 std::size_t last_level_cache_bytes(const std::string& root = {});
 
 }  // namespace reigen::base

@@ -16,7 +16,7 @@ bool lists(const std::string& words, const std::string& wanted) {
   return false;
 }
 
-// A line "id:controllers:path" of /proc/PID/cgroup; version 2 has no controllers.
+// A line "id:controllers:path" of /proc/PID/cgroup; in version 2 `controllers` is empty.
 struct Membership {
   std::string controllers;
   std::string path;
@@ -38,14 +38,14 @@ bool begins_with(const std::string& path, const std::string& above) {
   return above == "/" || path == above || path.starts_with(above + "/");
 }
 
-// The mount point of a hierarchy, and the group of the hierarchy that is mounted there.
+// A mount of a cgroup hierarchy. `top` is the path of the group that is mounted at `point`.
 struct Mount {
   std::string point;
   std::string top = "/";
 };
 
-// The mount of the membership's hierarchy that contains the membership's group. In a container whose groups have the
-// host's paths, only the container's own group is mounted, not the whole hierarchy.
+// Finds the mount that contains the membership's group. In a container /proc/PID/cgroup may have the host's paths. In
+// this case only the container's own group is mounted, not the whole hierarchy.
 std::optional<Mount> mount_of(const Membership& membership, const std::string& root) {
   std::ifstream in(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(in, line);) {

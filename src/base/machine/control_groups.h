@@ -19,7 +19,8 @@ struct ControlGroup {
 // /proc and /sys, for tests.
 std::vector<ControlGroup> control_groups(const std::string& controller, const std::string& root = {});
 
-// Whether the process is in the group or in a group below it. Also true if the groups of the process cannot be read.
+// Whether the process is in the group or in a group below it. Returns true also if the groups of the process cannot be
+// read.
 bool is_below(const ControlGroup& group, const std::string& controller, pid_t pid, const std::string& root = {});
 
 }  // namespace reigen::base

@@ -26,7 +26,7 @@ int count_of(const CpuMask& mask) { return static_cast<int>(std::count(mask.begi
 
 // The processors that a process may run on. Nothing if the process has ended or is in another namespace.
 std::optional<CpuMask> mask_of(pid_t pid) {
-  for (std::size_t cpus = 1024; cpus <= 65536; cpus *= 2) {  // the kernel refuses a set that is smaller than its own
+  for (std::size_t cpus = 1024; cpus <= 65536; cpus *= 2) {  // the kernel refuses a set smaller than its own
     cpu_set_t* set = CPU_ALLOC(cpus);
     const std::size_t size = CPU_ALLOC_SIZE(cpus);
     CpuMask mask;
@@ -44,8 +44,8 @@ CpuMask own_mask() {
   return CpuMask(std::max(1U, std::thread::hardware_concurrency()), true);
 }
 
-// The quota of a group in processors: from cpu.max ("40000 100000"), or from two files in version 1. A quota of "max"
-// or -1 means that there is none.
+// The CPU quota of a control group, as a number of processors. In version 2 it is in cpu.max ("40000 100000"), in
+// version 1 in two files. The text "max" or -1 means that the group has no quota.
 std::optional<double> quota_of(const ControlGroup& group) {
   double quota = 0;
   double period = 100000;
@@ -82,7 +82,7 @@ int count_cores(const CpuMask& mask, const std::string& root) {
 }
 
 struct Limit {
-  double cores = 0;  // number of processors of all ranks together
+  double cores = 0;  // processors of all ranks together
   std::string text;
 };
 
@@ -135,7 +135,8 @@ CoreShare share_cores(const Cores& cores, const std::vector<CpuMask>& masks, con
     const int sharers = std::max(1, in_quota[i]);
     own = std::min(own, quota / sharers);
     for_threads = std::min(for_threads, rounded_up(quota) / sharers);
-    // Only `sharers` ranks are in this quota's group. Each other rank is assumed to have as large a share.
+    // Only `sharers` of the ranks are in the control group with this quota. The limit assumes that each other rank has
+    // a share of the same size.
     lower(limit, rounded_up(quota) * ranks / sharers,
           fmt::format("a quota of {:.3g} cores ({})", quota, cores.quotas[i].file));
   }

@@ -31,7 +31,7 @@ bool means_no_locks(int error, int fd) {
     case ENOTTY:
     case EPERM:
     case kNotSupportedInKernel: return true;
-    case EBADF: return is_read_only(fd);  // NFS gives it for a file opened for reading; else it is a bug of Reigen
+    case EBADF: return is_read_only(fd);  // NFS returns EBADF for a read-only file; else EBADF is a bug of Reigen
     default: return false;
   }
 }
@@ -90,7 +90,7 @@ LockFile::LockFile(const std::filesystem::path& path) {
   }
   const std::string mine = fmt::format("pid {} on {}", ::getpid(), host_name());
   // The text serves only the error messages of other jobs, so a failed write is ignored. If the disk is full, the
-  // writes of the files that matter report it.
+  // writes of the files that matter report this error.
   if (::ftruncate(fd_.get(), 0) == 0 && ::pwrite(fd_.get(), mine.data(), mine.size(), 0) < 0) return;
 }
 

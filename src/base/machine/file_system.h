@@ -1,6 +1,7 @@
 // Operations that file systems support differently: locks, the syncing of folders, free space. Lustre without -o flock,
-// NFS without lockd, autofs and some FUSE file systems have no locks, and each reports that by another errno.
-// Thread rule: any thread; no state but the kernel's.
+// NFS without lockd, autofs and some FUSE file systems have no locks. Each of these file systems reports this with
+// another errno.
+// Thread rule: any thread. The functions keep no state.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct LockAttempt {
   int error = 0;  // the errno, unless the lock was taken
 };
 
-// Takes an exclusive flock() of the open file, without waiting. The lock ends when the descriptor is closed.
+// Tries to take an exclusive flock() of the open file, without waiting. The lock ends when the descriptor is closed.
 LockAttempt try_lock(int fd);
 
 // A lock file in a folder. A job holds the file's lock as long as it uses the folder. The file contains "pid 123 on

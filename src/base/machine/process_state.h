@@ -17,7 +17,7 @@ pid_t parent_of(pid_t pid);
 // The direct children of a process, from /proc/PID/task/*/children; empty if the process is gone.
 std::vector<pid_t> children_of(pid_t pid);
 
-// The first stopped process (SIGSTOP) among the process itself and its descendants; 0: none is stopped.
+// The first stopped process (SIGSTOP) among the process itself and its descendants; 0 if none is stopped.
 pid_t find_stopped(pid_t pid);
 
 }  // namespace reigen::base

@@ -8,7 +8,8 @@
 namespace reigen::base {
 
 // The monotonic clock goes on while a process is stopped. A process that waits for other processes must not count the
-// time of its own stop as their delay: they may have been stopped as well, and it could not look at them in this time.
+// time of its own stop as a delay of the others. The others may have been stopped at the same time, and a stopped
+// process cannot check whether they are alive.
 class Standstill {
  public:
   using Clock = std::chrono::steady_clock;

@@ -1,6 +1,6 @@
 // Decides which entries of a data folder are taken. Texts, pictures and digits use the same rules:
 //   hidden        files and folders whose name begins with a dot are passed over
-//   of a system   so are folders that operating systems and archivers create: lost+found, __MACOSX, @eaDir, ...
+//   of a system   folders of operating systems and archivers are passed over too: lost+found, __MACOSX, @eaDir, ...
 //   links         links to files and folders are followed; a folder that contains itself through a link is entered
 //                 once, and a folder to which several links lead is entered through the first of them
 //   nested        subfolders are entered to any depth; the order is that of the paths, byte by byte
@@ -27,8 +27,8 @@ namespace reigen::data {
 struct WalkOptions {
   std::function<bool(const std::filesystem::path&)> wanted;  // called with the paths of files
   int depth = std::numeric_limits<int>::max();               // most levels of folders below the first one
-  bool pass_over_unreadable = false;                         // false: a folder that cannot be read is an error
-  const char* fix = "check the path and its permissions";    // advice in that error
+  bool pass_over_unreadable = false;                         // if false, a folder that cannot be read is an error
+  const char* fix = "check the path and its permissions";    // advice in the error
   const char* loose = "in no folder";                        // why folders_in() passes over a wanted file
 };
 
@@ -37,14 +37,14 @@ struct WalkOptions {
 // cannot be read.
 std::vector<std::filesystem::path> walk(const std::filesystem::path& folder, const WalkOptions& options, Taken& taken);
 
-// Returns the folders directly in a folder, in order, without hidden ones and those of a system. Files are added to
-// `taken` as passed over. Throws IoError.
+// Returns the folders directly in a folder, in order, without hidden folders and folders of a system. Files are added
+// to `taken` as passed over. Throws IoError.
 std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder, const WalkOptions& options,
                                               Taken& taken);
 
 // Finds the folders for training and testing among the folders of one parent. Those for testing are in order of
-// preference, test/ before val/. Both are empty if there is no folder for training. Throws DataError if there are two
-// folders for one purpose.
+// preference, test/ before val/. Both members are empty if there is no folder for training. Throws DataError if there
+// are two folders for one purpose.
 struct SplitFolders {
   std::filesystem::path train;
   std::vector<std::filesystem::path> test;
@@ -56,7 +56,7 @@ std::string lower(std::string_view text);
 
 // Whether a name means training or testing data. split_word() looks at the whole name, split_in_last_word() at its last
 // word ("wiki.valid", "TinyStories-train"). Several words mean testing; the word with the smallest `preference` is
-// taken: if both test/ and val/ exist, test/ is.
+// taken. So test/ is taken if both test/ and val/ exist.
 struct SplitWord {
   Split split = Split::kTrain;
   int preference = 0;

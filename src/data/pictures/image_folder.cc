@@ -116,10 +116,10 @@ void require_training(const fs::path& folder, const std::vector<fs::path>& folde
 }
 
 // Whether the folders are those for training and testing, not classes. A class may be named Train, so the name of the
-// training folder alone does not decide. If there is a folder for testing, one of these is enough: the training folder
-// is named exactly `train`, or holds folders of classes, or the names of all folders mean training or testing. Without
-// a folder for testing, the training folder must be named exactly `train`, hold folders of classes and no pictures;
-// then test_folder() throws an error about the missing folder.
+// training folder alone does not decide. If there is a folder for testing, one of these conditions is enough: the
+// training folder is named exactly `train`, or holds folders of classes, or the names of all folders mean training or
+// testing. Without a folder for testing, the training folder must be named exactly `train`, hold folders of classes and
+// no pictures; then test_folder() throws an error about the missing folder.
 bool are_splits(const std::vector<fs::path>& folders, const SplitFolders& splits) {
   const WalkOptions options = walk_of_pictures();
   Taken beside;
@@ -134,7 +134,7 @@ bool are_splits(const std::vector<fs::path>& folders, const SplitFolders& splits
   return exact || has_classes || nothing_else;
 }
 
-// The first folder for testing that holds classes, because test/ may hold unsorted pictures.
+// Returns the first folder for testing that holds classes, because test/ may hold unsorted pictures.
 fs::path test_folder(const fs::path& folder, const SplitFolders& splits) {
   if (splits.test.empty()) {
     throw IoError(Report{.what = fmt::format("nothing to test with in '{}'", folder.string()),

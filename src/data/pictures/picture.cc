@@ -29,7 +29,8 @@ struct Weight {
 
 std::vector<Weight> weights(std::size_t from, std::size_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
-  // If the line shrinks, the weights are the covered parts. If it grows, the two nearest pixels are interpolated.
+  // If the line shrinks, a pixel's weight is the part of the result pixel that it covers. If the line grows, the two
+  // nearest pixels are interpolated.
   std::vector<Weight> result(to);
   for (std::size_t i = 0; i < to; ++i) {
     Weight& weight = result[i];
@@ -83,7 +84,7 @@ void square(const Picture& picture, std::size_t side, std::span<std::uint8_t> ou
     return;
   }
   const std::vector<Weight> taps = weights(length, side);
-  std::vector<double> narrow(length * side * 3);  // narrowed rows; as many as before
+  std::vector<double> narrow(length * side * 3);  // all `length` rows, each narrowed to `side` pixels
   for (std::size_t y = 0; y < length; ++y) {
     for (std::size_t x = 0; x < side; ++x) {
       for (std::size_t k = 0; k < taps[x].factors.size(); ++k) {

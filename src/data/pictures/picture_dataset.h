@@ -1,5 +1,5 @@
 // The common part of image_folder() and drawn_pictures(): each sample is 32x32 pixels of three bytes and a class.
-// gather() returns normalised pixels, which are augmented in a loader's pass.
+// gather() returns normalised pixels. gather_in(), which a loader calls, also augments them if `augment` is set.
 #pragma once
 
 #include <array>

@@ -18,7 +18,8 @@ constexpr std::ptrdiff_t kZerosOfALostEnd = 24;  // more than the 8 bytes that t
 constexpr int kMostScans = 500;                  // encoders write about 10; each scan costs a walk over all blocks
 constexpr int kMadeUpDetails = 10;               // coefficients of a block that libjpeg smooths: the mean and 9 details
 
-// The state that remains valid when libjpeg jumps out of an error: only trivial types, and the pixels of the caller.
+// The state that remains valid when libjpeg leaves by longjmp() after an error. It has only trivial types, because
+// longjmp() runs no destructors.
 struct Decoder {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -56,7 +57,8 @@ bool zeros_before(const Decoder& decoder, std::ptrdiff_t count) {
 }
 
 // Judges extra bytes before a marker. Between headers and after the last pixel they are harmless padding. Before a
-// restart marker with pixels after it, they mean that the decoder has lost its place, unless they are zeros.
+// restart marker with pixels after it, they mean that the decoder has lost its position in the data, unless they are
+// zeros.
 bool lost_its_place(const Decoder& decoder) {
   const int* values = decoder.errors.msg_parm.i;
   const bool restart = values[1] >= JPEG_RST0 && values[1] <= JPEG_RST0 + 7;
@@ -69,7 +71,7 @@ bool lost_its_place(const Decoder& decoder) {
 bool loses_pixels(const Decoder& decoder) {
   switch (decoder.errors.msg_code) {
     case JWRN_NOT_SEQUENTIAL:  // scan header bytes that sequential files do not need; Samsung's phones write them
-    case JWRN_ADOBE_XFORM:     // an unknown number, for which YCbCr is assumed
+    case JWRN_ADOBE_XFORM:     // an unknown colour transform, for which YCbCr is assumed
     case JWRN_JFIF_MAJOR:      // a later version of the format
       return false;
     case JWRN_EXTRANEOUS_DATA: return lost_its_place(decoder);
@@ -122,8 +124,8 @@ unsigned product(unsigned a, unsigned b) {
   return ((sum >> 8) + sum) >> 8;
 }
 
-// Four colours are read as Adobe writes them (255 means no ink), with or without Adobe's marker. Hardly any other
-// program writes them, and Pillow reads them like this.
+// Pictures of four colours (CMYK) are read as Adobe writes them (255 means no ink), with or without Adobe's marker.
+// Hardly any other program writes such pictures, and Pillow reads them in the same way.
 void cmyk_to_rgb(const std::uint8_t* from, std::uint8_t* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i, from += 4, to += 3) {
     for (std::size_t c = 0; c < 3; ++c) {

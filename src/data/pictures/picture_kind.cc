@@ -64,12 +64,12 @@ bool has(std::string_view text, const Magic& magic) {
   return text.size() > magic.at && text.substr(magic.at).starts_with(magic.bytes);
 }
 
-// "RIFF", the size, "WEBP".
+// A WebP file begins with "RIFF", its size, and "WEBP".
 bool is_webp(std::string_view text) {
   return text.starts_with("RIFF") && text.substr(4).substr(0, 8).ends_with("WEBP");
 }
 
-// PBM, PGM, PPM, PAM: "P1" to "P7", then a space.
+// A file of PBM, PGM, PPM or PAM begins with "P1" to "P7", and then a space.
 bool is_netpbm(std::string_view text) {
   return text.size() > 2 && text[0] == 'P' && text[1] >= '1' && text[1] <= '7' &&
          std::isspace(static_cast<unsigned char>(text[2])) != 0;

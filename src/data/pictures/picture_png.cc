@@ -92,9 +92,9 @@ std::vector<std::byte> closed(std::span<const std::byte> bytes) {
   return result;
 }
 
-// libpng calls this for every chunk except those of the pixels and the palette. None of them changes a colour:
+// libpng calls this for every chunk except those of the pixels and the palette. None of these chunks changes a colour:
 // Pillow, and so torchvision, takes the stored values, whatever these chunks say of gamma, profiles or transparency.
-// If one of them is too short for its kind, Pillow calls the file broken.
+// Pillow refuses a file in which one of these chunks is too short for its kind, and so does this function.
 int png_pass_over(png_structp png, png_unknown_chunkp chunk) {
   struct Least {
     const char* name;

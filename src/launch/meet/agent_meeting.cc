@@ -31,9 +31,9 @@ constexpr std::size_t kMostNamed = 16;
 
 std::string place_key(int rank) { return fmt::format("reigen/place/{}", rank); }
 
-// Where rank 0 listens. Rank 0 writes it to the agent's store as one line of words separated by blanks.
+// The address at which rank 0 listens. Rank 0 writes it to the store of torchrun's agent, as words separated by blanks.
 struct Address {
-  std::string secret = {};   // a new one for each start: after a restart by torchrun the old address may still be there
+  std::string secret = {};   // another for each start: after a restart by torchrun the old address may still be stored
   std::string network = {};  // net::network_identity() of rank 0's machine
   std::uint16_t port = 0;
   std::vector<std::string> hosts = {};
@@ -104,10 +104,10 @@ std::shared_ptr<store::Store> serve(AgentStore& agent, const Environment& enviro
   return served;
 }
 
-// The places where this rank looks for rank 0. On the same machine this is the loopback. On other machines it is first
-// the addresses that rank 0 wrote, of which those come first to which the agent's host name resolves on rank 0's
-// machine. Then it is the agent's host, which this rank has just reached: rank 0 may be behind a network address
-// translation (NAT) that has this host name.
+// The addresses at which this rank looks for rank 0. If both are on one machine, this is the loopback address.
+// Otherwise these are the addresses that rank 0 wrote. The first of them are those to which the name of the agent's
+// host resolves on rank 0's machine. The last address is the agent's host itself, which this rank has just reached. It
+// is tried because rank 0 may be behind a network address translation (NAT) that has this host name.
 store::TcpStoreOptions options_of(const Environment& environment, const Address& address) {
   store::TcpStoreOptions options{.port = address.port, .job = identity(environment, address)};
   if (address.network == net::network_identity()) {
@@ -133,9 +133,10 @@ std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environ
     if (!agent.wait({kAddressKey}, deadline)) throw_incomplete(environment);
     const std::string text = agent.get(kAddressKey);
     if (first.empty()) first = text;
-    // True if the address is of an earlier attempt. Rank 0 of this attempt removes this rank's place key when it writes
-    // its address, so while the key exists, the address is older. The agents' restart count does not distinguish
-    // attempts: each agent counts only those restarts in which its own ranks failed.
+    // True if rank 0 of an earlier start of the job wrote the address. Rank 0 of this start erases the place_key() of
+    // every rank after it has written its own address. So while this rank's key exists, the address is of an earlier
+    // start. The restart count of torchrun's agents does not tell starts apart, because each agent counts only those
+    // restarts in which its own ranks failed.
     const auto is_old = [&] { return text == first && agent.has(place_key(environment.rank)); };
     const auto address = parse(text);
     if (!address) {
@@ -159,7 +160,7 @@ std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environ
             .fix = "is rank 0 running? open the firewall between the hosts for the ports of the kernel "
                    "(/proc/sys/net/ipv4/ip_local_port_range)"});
       }
-    } catch (const BackendError& error) {  // another job has that port now: the address is of an older attempt
+    } catch (const BackendError& error) {  // another job has that port now: the address is of an earlier start
       if (error.exit_code() != ExitCode::kJobMismatch) throw;
       if (is_last_look()) {
         if (is_old()) throw_incomplete(environment);

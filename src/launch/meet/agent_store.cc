@@ -29,7 +29,7 @@ constexpr char kStopWaiting = 0;  // answer to kWait: all keys exist now
 
 constexpr std::uint64_t kMaxText = 64 * 1024;
 constexpr auto kAnswerTime = 30s;  // long, because an agent that serves thousands of ranks is busy
-constexpr auto kConnectTime = 2s;  // to one address
+constexpr auto kConnectTime = 2s;  // limit for a connection to one address
 constexpr auto kGreetTime = 5s;
 constexpr auto kAgentPause = 50ms;
 
@@ -56,8 +56,8 @@ std::string request_of_keys(Query query, const std::vector<std::string>& keys) {
 
 }  // namespace
 
-// Connects and sends two requests at once (validate, check). A store of another kind answers the second one wrongly or
-// not at all, so the answer shows what listens there.
+// Connects and sends two requests at once (validate, check). A store of another kind answers the second request wrongly
+// or not at all. So the answer shows whether the store is PyTorch's.
 bool AgentStore::open(const net::Address& address, const Deadline& deadline, std::string& reason) {
   net::ConnectAttempt attempt = net::try_connect(address, Deadline::after(deadline.remaining(kConnectTime)));
   if (!attempt.socket) {

@@ -23,10 +23,10 @@ class AgentStore {
   void set(const std::string& key, const std::string& value);
   bool has(const std::string& key);
   void erase(const std::string& key);
-  // Waits until all keys are there. Returns false if the deadline passes first; after that the connection cannot be
-  // used any more.
+  // Waits until all keys exist. Returns false if the deadline passes first; after that the connection cannot be used
+  // any more.
   bool wait(const std::vector<std::string>& keys, const Deadline& deadline);
-  // Gives the value of a key, which must exist.
+  // Returns the value of a key, which must exist.
   std::string get(const std::string& key);
 
  private:

@@ -70,7 +70,8 @@ std::shared_ptr<store::Store> find_rank_0(const Environment& environment, store:
     try {
       return store::connect_tcp_store(options);
     } catch (const store::NoAnswer& error) {
-      // The deadline cut the last attempt short. The earlier answer of another job is the more helpful error.
+      // The deadline cut the last attempt short. If another job answered earlier, the error of that answer is more
+      // helpful.
       if (other_job) std::rethrow_exception(other_job);
       throw_not_found(environment, error, !options.socket.empty());
     } catch (const BackendError& error) {
@@ -93,7 +94,8 @@ std::shared_ptr<store::Store> meet_at_port(const Environment& environment, const
                      deadline);
 }
 
-// All ranks are on this machine and know the name of their job, so they meet at a socket that is named after the job.
+// All ranks are on this machine and know the name of their job, so they meet at a Unix socket whose name follows from
+// the name of the job.
 std::shared_ptr<store::Store> meet_by_name(const Environment& environment, const Deadline& deadline,
                                            milliseconds heartbeat_timeout) {
   const std::string socket = socket_of_job(environment.job);

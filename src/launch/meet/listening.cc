@@ -25,7 +25,7 @@ constexpr const char* kLoopback6 = "::1";
 // The addresses to which master_address resolves on this machine.
 struct Meaning {
   std::vector<net::Address> addresses = {};
-  std::string problem = {};   // why there are no addresses; empty: there are some
+  std::string problem = {};   // why there are no addresses; empty if there are some
   bool same_for_all = false;  // whether every rank that resolves the name gets the same addresses
 };
 
@@ -97,7 +97,7 @@ std::vector<std::string> places_to_listen(const Environment& environment) {
   if (own.empty() && !environment.agent_store) warn_of_strange_address(environment, meaning);
   std::vector<std::string> places = {net::loopback_address()};
   for (const std::string& place : own) add(places, place);
-  // The other ranks may have got this machine's own host name as the address instead.
+  // Other ranks may have got this machine's own host name as their master_address.
   for (const net::Address& address : net::try_resolve(base::host_name(), 0).addresses) {
     if (!address.is_unspecified() && net::is_of_this_machine(address)) add(places, address.host());
   }

@@ -38,7 +38,7 @@ class ServedStore final : public store::Store {
 
  private:
   store::TcpStoreServer server_;
-  std::shared_ptr<store::Store> client_;  // is destroyed first
+  std::shared_ptr<store::Store> client_;  // is destroyed before the server
 };
 
 }  // namespace reigen::launch

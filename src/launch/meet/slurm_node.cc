@@ -22,8 +22,8 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);  // how long to wait for a controller that does not answer
 
-// The text that a program prints to stdout; empty if it cannot be run. A program that takes longer than kPatience is
-// killed.
+// The text that a program prints to stdout; empty if the program cannot be run. A program that takes longer than
+// kPatience is killed.
 std::string output_of(std::vector<std::string> words) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
@@ -50,7 +50,7 @@ std::string output_of(std::vector<std::string> words) {
     if (count <= 0) break;
     text.append(part.data(), static_cast<std::size_t>(count));
   }
-  ::kill(pid, SIGKILL);  // it has closed its output, or the time is up
+  ::kill(pid, SIGKILL);  // the program has closed its output, or the time is up
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   return text;

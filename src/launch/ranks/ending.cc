@@ -85,7 +85,8 @@ int code_after_stop(const std::vector<Ending>& endings, int signal, bool killed)
   const auto struck = [&](const Ending& e) { return is_by_us(e, signal, killed); };
   const auto other = [](const Ending& e) { return !e.ok() && e.code() != kStopped; };
   if (std::any_of(endings.begin(), endings.end(), struck)) return 128 + signal;
-  if (std::any_of(endings.begin(), endings.end(), other)) return 128 + signal;  // it lost a peer that ended as asked
+  // Such a rank lost a peer that ended as asked.
+  if (std::any_of(endings.begin(), endings.end(), other)) return 128 + signal;
   const auto stopped = [](const Ending& e) { return e.code() == kStopped; };
   return std::any_of(endings.begin(), endings.end(), stopped) ? kStopped : 0;
 }

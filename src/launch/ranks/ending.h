@@ -14,7 +14,7 @@ struct Ending {
   int rank = 0;
   pid_t pid = 0;
   int exit_code = 0;
-  int signal = 0;            // not 0: ended by this signal
+  int signal = 0;            // if not 0, this signal ended the rank
   int round = 0;             // the number of the pass of the supervisor's loop in which the ending was seen
   bool consequence = false;  // the rank ended after the launcher had begun to end the ranks
   std::chrono::milliseconds run_time{0};
@@ -28,7 +28,7 @@ void set_status(Ending& ending, int code, int status);
 
 // The failure that most likely caused the others; nullptr if no rank failed. To find it, failures are sorted by these
 // criteria, and the first failure is returned:
-//   1. A failure before the launcher began to end the ranks precedes one after that.
+//   1. A failure before the launcher began to end the ranks precedes a later failure.
 //   2. Exit code 79 (lost a peer) comes last, because it is a consequence of another failure.
 //   3. An earlier round precedes a later one. 4. A signal precedes an exit code. 5. A lower rank precedes a higher one.
 const Ending* root_cause(const std::vector<Ending>& endings);
@@ -51,8 +51,8 @@ struct Stopped {
   pid_t pid = 0;
 };
 
-// The failure report, of several lines. `last_lines`: the last lines that the rank of `cause` printed; empty: they are
-// left out. `stopped`: a rank that was stopped by SIGSTOP; its rank is -1 if there is none.
+// The failure report, of several lines. `last_lines`: the last lines that the rank of `cause` printed; left out if
+// empty. `stopped`: a rank that was stopped by SIGSTOP; its rank is -1 if there is none.
 std::string failure_report(const Ending& cause, int ranks, const Stopped& stopped, const std::string& last_lines);
 
 }  // namespace reigen::launch

@@ -16,7 +16,7 @@ class FlightRecords {
   // Makes memory for each rank. If that fails, a warning says so and the ranks keep their own records.
   FlightRecords(int ranks, const std::string& job);
 
-  int descriptor(int rank) const;  // of the memory of `rank`, which inherits it; -1: there is no memory
+  int descriptor(int rank) const;  // of the memory that `rank` inherits; -1 if there is no memory
   // Lines for the failure report; empty if nothing helpful was recorded.
   std::string report() const;
   // True if all ranks have completed the same calls, so that report() would name no difference.

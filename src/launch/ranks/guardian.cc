@@ -74,7 +74,8 @@ bool kill_carriers(const std::string& identity) {
     groups.push_back(group);
   }
   for (const pid_t group : groups) ::kill(-group, SIGKILL);
-  // A process that is being started during one search is found by the next; a killed process may need a moment to end.
+  // The search is repeated: it can miss a process that is just being started, and a killed process needs a moment to
+  // end.
   for (int round = 0; round < 200 && kill_carriers(identity); ++round) ::usleep(5000);
   ::_exit(0);
 }
@@ -83,7 +84,8 @@ bool kill_carriers(const std::string& identity) {
 
 Guardian::Guardian(const std::string& identity) {
   std::array<int, 2> ends{};
-  // A socket instead of a pipe: writing to a guardian that somebody killed must not end this process with SIGPIPE.
+  // A socket instead of a pipe, because a write to a guardian that somebody killed must not end this process with
+  // SIGPIPE.
   REIGEN_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()));
   const UniqueFd reader(ends[0]);
   line_ = UniqueFd(ends[1]);
@@ -103,7 +105,7 @@ Guardian::~Guardian() {
   constexpr pid_t kMessage = kDismissed;
   const bool told =
       ::send(line_.get(), &kMessage, sizeof kMessage, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof kMessage);
-  if (!told) ::kill(pid_, SIGKILL);  // it no longer reads: somebody killed it already
+  if (!told) ::kill(pid_, SIGKILL);  // the guardian no longer reads: somebody killed it
   line_.reset();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -12,8 +12,8 @@ namespace reigen::launch {
 
 // The guardian has a session of its own, so that Ctrl-C does not reach it. It reads from a socket whose other end only
 // the launcher holds. When the launcher has ended, the guardian reads the end of the stream. It then kills every
-// process group that protect() named, and every process that has the job's identity in its environment, whatever its
-// group.
+// process group that protect() named, and every process that has the job's identity in its environment, whatever
+// process group it is in.
 class Guardian {
  public:
   // `identity`: the text NAME=value that is in the environment of all processes of the job. Make the guardian before

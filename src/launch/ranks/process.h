@@ -22,7 +22,7 @@ struct ProcessPlan {
   int error = -1;
   const sigset_t* signal_mask = nullptr;
   const rlimit* open_files = nullptr;
-  int inherited = -1;  // one more descriptor that the program inherits under the same number; -1: none
+  int inherited = -1;  // one more descriptor that the program inherits under the same number; -1 if there is none
 };
 
 struct Process {

@@ -17,7 +17,7 @@ namespace reigen::launch {
 
 namespace {
 
-constexpr std::size_t kMaxRemembered = 2000;  // at most so many bytes of a line are repeated in the failure report
+constexpr std::size_t kMaxRemembered = 2000;  // the failure report repeats at most so many bytes of a line
 
 ExitCode code_of_output(int error) {
   const ExitCode code = base::exit_code_of_errno(error);
@@ -65,7 +65,7 @@ void RankOutput::finish(Stream stream) {
 
 void RankOutput::take(Stream stream, Piece piece, std::string_view text) {
   if (piece == Piece::kProgress) {
-    console_.progress(prefix_, text);  // from both streams: Python's progress bars use stderr
+    console_.progress(prefix_, text);  // from both streams, because Python's progress bars use stderr
     return;
   }
   const bool goes_on = piece == Piece::kPart && alone_ && prefix_.empty();

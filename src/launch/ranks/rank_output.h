@@ -34,8 +34,8 @@ class RankOutput {
   void save_log();  // writes to the log file the text of the feed() and finish() calls since the last save_log()
   bool has_log() const { return static_cast<bool>(log_); }
   std::string last_lines() const;  // each ends with '\n'
-  // True if the text of last_lines() is also the last that the console showed on stderr, so that the failure report
-  // need not repeat it.
+  // True if the text of last_lines() is also the last text that the console showed on stderr, so that the failure
+  // report need not repeat this text.
   bool last_lines_stand_last() const;
 
  private:
@@ -50,7 +50,7 @@ class RankOutput {
   LineSplitter splitters_[2];
   struct Shown {
     std::string text;
-    std::uint64_t number;  // the line's number on stderr, which Console::line() returned; 0: it is elsewhere
+    std::uint64_t number;  // the line's number on stderr, which Console::line() returned; 0 if it is not on stderr
   };
   std::deque<Shown> last_;
 };

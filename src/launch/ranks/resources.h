@@ -16,8 +16,9 @@ using base::AvailableMemory;
 // numbers.
 void check_memory(int ranks, std::size_t memory_per_rank, const AvailableMemory& available);
 
-// Throws IoError (71) when the limits of this process do not allow `ranks` processes and the pipes to them. Raises the
-// soft limit of descriptors where the hard limit allows it. Returns the previous limit, which the ranks get.
+// Throws IoError with exit code 71 when the limits of this process do not allow `ranks` processes and the pipes to
+// them. Raises the soft limit of descriptors where the hard limit allows it. Returns the previous limit, which the
+// ranks get.
 rlimit check_limits(int ranks);
 
 }  // namespace reigen::launch

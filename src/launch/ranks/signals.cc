@@ -45,7 +45,7 @@ SignalScope::SignalScope() {
 }
 
 SignalScope::~SignalScope() {
-  // A signal that came after the job's end is dropped: when it is unblocked, it must not end the caller.
+  // A signal that came after the job's end is dropped, because it must not end the caller when it is unblocked.
   while (next() != 0) {
   }
   ::sigaction(SIGPIPE, &previous_pipe_, nullptr);

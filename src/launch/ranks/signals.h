@@ -9,13 +9,13 @@
 
 namespace reigen::launch {
 
-// "SIGKILL"; "signal 40" for a signal without a name.
+// A text such as "SIGKILL", or "signal 40" for a signal without a name.
 std::string signal_name(int signal);
 
 // While a SignalScope lives, the signals that a job listens to are blocked in the calling thread (and in threads that
-// it starts) and are read with next(). Writing to a closed output gives EPIPE instead of SIGPIPE, and children can be
-// waited for. The destructor restores everything. A signal that was ignored at the start (nohup) remains ignored,
-// except SIGINT and SIGTERM.
+// it starts) and are read with next(). Writing to a closed output gives EPIPE instead of SIGPIPE, and SIGCHLD has its
+// default action, so that children can be waited for. The destructor restores everything. A signal that was ignored at
+// the start (nohup) remains ignored, except SIGINT and SIGTERM.
 class SignalScope {
  public:
   SignalScope();
@@ -24,7 +24,7 @@ class SignalScope {
   SignalScope& operator=(const SignalScope&) = delete;
 
   int descriptor() const { return descriptor_.get(); }
-  int next();  // takes and returns the next pending signal; 0: there is none
+  int next();  // takes and returns the next pending signal; 0 if there is none
   const sigset_t& previous_mask() const { return previous_mask_; }
 
  private:

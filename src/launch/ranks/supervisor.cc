@@ -24,9 +24,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kCauseWindow{200};    // how long to wait for the cause if a rank only reports a lost peer
 constexpr milliseconds kWithoutPidfd{20};    // how often to look for ended ranks on kernels without pidfd
-constexpr milliseconds kReapInterval{2000};  // how often to reap the ranks' orphans, which become our children
-constexpr milliseconds kOneWish{250};        // two requests so close are one: `timeout` sends its signal twice
-constexpr milliseconds kDrainLimit{500};     // a process outside of the job may hold a rank's pipe open
+constexpr milliseconds kReapInterval{2000};  // how often to reap the ranks' orphans, which this process has adopted
+constexpr milliseconds kOneWish{250};        // two signals so close count as one: `timeout` sends its signal twice
+constexpr milliseconds kDrainLimit{500};     // for the last output, because another process may hold a rank's pipe open
 
 char* const* pointers_to(const std::vector<std::string>& strings, std::vector<char*>& pointers) {
   for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
@@ -185,7 +185,8 @@ void Supervisor::wait_round() {
 void Supervisor::read_stream(Rank& rank, Stream stream) {
   UniqueFd& pipe = rank.streams[static_cast<std::size_t>(stream)];
   if (!pipe) return;
-  // The launcher's own reader is gone, so the rank's pipe is closed too, unless a log file still takes its output.
+  // If the reader of the launcher's output is gone, the rank's pipe is closed too, unless a log file still takes the
+  // rank's output.
   if (console_.is_closed(stream) && !rank.output.has_log()) return close_stream(rank, stream);
   std::array<char, 65536> buffer;
   const ssize_t got = ::read(pipe.get(), buffer.data(), buffer.size());
@@ -211,8 +212,8 @@ void Supervisor::handle_signal(int signal) {
   if (signal == SIGTSTP) return pause_with_ranks();
   if (signal == SIGCONT) return signal_all(SIGCONT);  // whoever stopped this process and the ranks expects all to go on
   if (!asks_to_end(signal)) return pass_on(signal);
-  // A second Ctrl-C comes from a person who does not want to wait, so it kills. A second SIGTERM does not: schedulers
-  // send SIGTERM more than once, and SIGKILL when they want the job to end at once.
+  // A second Ctrl-C comes from a person who does not want to wait, so it kills the ranks. A second SIGTERM does not
+  // kill them, because schedulers send SIGTERM more than once, and SIGKILL when they want the job to end at once.
   if (asked_to_stop_ && (signal == SIGTERM || Clock::now() - asked_at_ < kOneWish)) return;
   if (phase_ == Phase::kFailing || asked_to_stop_) return kill_all();
   asked_to_stop_ = true;
@@ -229,7 +230,7 @@ void Supervisor::handle_signal(int signal) {
                   std::chrono::duration<double>(options_.grace).count(), signal == SIGINT ? " once more" : ""));
 }
 
-// For signals whose meaning the program decides (SIGHUP: the terminal is gone; SIGUSR1 and the like: a scheduler's
+// Forwards signals whose meaning the program decides (SIGHUP: the terminal is gone; SIGUSR1 and the like: a scheduler's
 // warning). They start no deadline: ranks that handle the signal may take as long as they need, and the signal ends the
 // others.
 void Supervisor::pass_on(int signal) {
@@ -240,7 +241,8 @@ void Supervisor::pass_on(int signal) {
                             base::counted(static_cast<std::int64_t>(ranks_.size()), "rank")));
 }
 
-// Ctrl-Z: the terminal's signal does not reach the ranks, which have process groups of their own, so we stop them.
+// Ctrl-Z: the terminal's signal does not reach the ranks, which have process groups of their own, so the launcher stops
+// them.
 void Supervisor::pause_with_ranks() {
   signal_all(SIGSTOP);
   ::raise(SIGSTOP);
@@ -261,8 +263,8 @@ void Supervisor::collect_endings() {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
     if (rank.ended) continue;
-    // WNOWAIT leaves the process a zombie, so that the kernel does not give its number (which is also its group's
-    // number) to another process before the group is ended.
+    // WNOWAIT leaves the process a zombie, so that the kernel does not give its pid, which is also the id of its
+    // process group, to another process before the group is ended.
     siginfo_t info{};
     const int rc = ::waitid(P_PID, static_cast<id_t>(rank.process.pid), &info, WEXITED | WNOHANG | WNOWAIT);
     if (rc != 0 || info.si_pid == 0) continue;
@@ -285,7 +287,7 @@ void Supervisor::react(const std::vector<Ending>& fresh) {
     const bool agreed = ending.code() == static_cast<int>(ExitCode::kStopped);
     if (phase_ == Phase::kRunning && (agreed || passed_on_.contains(ending.signal))) {
       // A rank that ended this way was asked to stop, perhaps by a signal that only this rank got (SIGUSR1). The other
-      // ranks may still be saving.
+      // ranks may still be saving their state.
       phase_ = Phase::kStopping;
       stop_signal_ = agreed ? SIGTERM : ending.signal;
       kill_at_ = Clock::now() + options_.grace;
@@ -330,7 +332,8 @@ void Supervisor::kill_all() {
   signal_all(SIGKILL);
 }
 
-// Sends the signal to each rank's whole group, also when its leader has ended: a shell's children may still run.
+// Sends the signal to each rank's whole process group, even if the group's leader has ended, because the leader may be
+// a shell whose children still run.
 void Supervisor::signal_all(int signal) const {
   for (const Rank& rank : ranks_) {
     if (!rank.gone) ::kill(-rank.process.pid, signal);
@@ -347,8 +350,8 @@ void Supervisor::note_stopped_rank() {
   }
 }
 
-// Reaps children that ended in a rank's group but are no ranks. Only this process can wait for them, so their numbers
-// cannot go to other processes between the look and the wait.
+// Reaps ended children of this process that are in a rank's process group but are no ranks. Only this process can wait
+// for them, so the kernel cannot give their pids to other processes between getpgid() and waitpid().
 void Supervisor::reap_orphans() {
   reap_at_ = Clock::now() + kReapInterval;
   for (const pid_t child : base::children_of(::getpid())) {
@@ -360,7 +363,8 @@ void Supervisor::reap_orphans() {
   }
 }
 
-// Reaps the group's ended processes and kills the rest; gives true when no process of the group is left.
+// Reaps the ended processes of the rank's process group and kills the others. Returns true when no process of the group
+// is left.
 bool Supervisor::end_group(Rank& rank) {
   if (rank.gone) return true;
   while (::waitpid(-rank.process.pid, nullptr, WNOHANG) > 0) {
@@ -370,8 +374,8 @@ bool Supervisor::end_group(Rank& rank) {
 }
 
 // Kills the processes that the ranks left behind: those in their process groups, and those that moved to other groups
-// (the latter have become our children, and have the job's identity in their environment). Afterwards no process of the
-// job is left, not even as a zombie, unless kDrainLimit passes first.
+// (the latter have become children of this process, and have the job's identity in their environment). Afterwards no
+// process of the job is left, not even as a zombie, unless kDrainLimit passes first.
 void Supervisor::end_leftovers() {
   signal_all(SIGKILL);
   const auto limit = Clock::now() + kDrainLimit;
@@ -390,7 +394,7 @@ void Supervisor::end_leftovers() {
   }
 }
 
-// Reads the last bytes from the pipes.
+// Reads the last bytes from the ranks' pipes.
 void Supervisor::drain() {
   const auto is_open = [](const Rank& rank) { return rank.streams[0] || rank.streams[1]; };
   auto limit = Clock::now() + kDrainLimit;
@@ -411,8 +415,9 @@ void Supervisor::drain() {
 
 pid_t Supervisor::pid_of(int rank) const { return ranks_[static_cast<std::size_t>(rank)].process.pid; }
 
-// Writes all queued output, and waits for its reader as any program does. Ctrl-Z stops this process too. A request to
-// end, or SIGHUP from the terminal, ends the wait. Other signals are for the ranks, and no rank is left.
+// Writes all queued output, and waits for its reader as any program does. During the wait Ctrl-Z stops this process. A
+// request to end, or SIGHUP from the terminal, ends the wait. Other signals are dropped, because they are for the
+// ranks, and no rank is left.
 int Supervisor::flush() {
   while (!console_.is_empty()) {
     std::array<pollfd, 2> wanted = {{{signals_.descriptor(), POLLIN, 0}, {console_.waits_for(), POLLOUT, 0}}};
@@ -440,8 +445,8 @@ void Supervisor::print_report(const JobResult& result, const Ending& cause) {
   const bool just_shown = ranks_[static_cast<std::size_t>(cause.rank)].output.last_lines_stand_last();
   const std::string lines = options_.ranks > 1 && !just_shown ? result.last_lines : std::string();
   std::string text = failure_report(cause, options_.ranks, stopped_, lines);
-  // The report needs the flight records where no rank's own error says what happened (a signal, a stopped rank), or
-  // where the ranks were not all at the same call.
+  // The report needs the flight records if no rank's own error says what happened (a signal, a stopped rank), or if the
+  // ranks have not all completed the same calls.
   if (cause.signal != 0 || stopped_.rank >= 0 || !records_.all_agree()) text += records_.report();
   text.pop_back();
   console_.line(Stream::kError, {}, text);

@@ -22,7 +22,8 @@
 
 namespace reigen::launch {
 
-// Thread rule: all calls from one thread, which must live as long as the ranks (they are killed when it ends).
+// Thread rule: all calls from one thread, which must live as long as the ranks, because the kernel kills the ranks when
+// this thread ends.
 class Supervisor {
  public:
   struct Surroundings {
@@ -38,7 +39,7 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;  // owns the ranks' processes
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // Starts the next rank, beginning with rank 0. `environment`: its variables, each as NAME=value.
+  // Starts the next rank, beginning with rank 0. `environment`: the rank's variables, each as NAME=value.
   void start(const std::string& program, const std::vector<std::string>& environment);
   // Call it after the last start: throws when a program could not be executed.
   void check_started();
@@ -79,7 +80,7 @@ class Supervisor {
   bool end_group(Rank& rank);
   void end_leftovers();
   void drain();
-  int flush();  // 0: all output is written; else the signal that ended the waiting
+  int flush();  // returns 0 if all output is written, else the signal that ended the wait
   void save_records();
   void print_report(const JobResult& result, const Ending& cause);
 
@@ -99,14 +100,14 @@ class Supervisor {
   int stop_signal_ = 0;
   bool asked_to_stop_ = false;
   Clock::time_point asked_at_ = {};
-  std::set<int> passed_on_;  // signals that do not ask ranks to end, but may end them nevertheless
+  std::set<int> passed_on_;  // forwarded signals that do not ask ranks to end, but may end them
   bool ending_ = false;      // SIGTERM was sent because a rank failed
   bool killed_ = false;
   Stopped stopped_;
   std::optional<Clock::time_point> end_at_;
   std::optional<Clock::time_point> kill_at_;
   Clock::time_point reap_at_;
-  base::Standstill standstill_{std::chrono::seconds(4)};  // twice the longest round (kReapInterval)
+  base::Standstill standstill_{std::chrono::seconds(4)};  // twice the longest pass (kReapInterval)
 };
 
 }  // namespace reigen::launch
