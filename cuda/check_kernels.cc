@@ -1,7 +1,7 @@
 // For a machine with a GPU: are the kernels of libreigen_cuda.so right, and how fast are they?
 //
-// The program compares every reduction of every type with comm::reduce::run, bit for bit, except that a NaN may be
-// another NaN. Then it measures sums and, for comparison, a copy within the device. The exit code is 1 if any result
+// The program compares every reduction of every type with comm::reduce::run, bit for bit, except that a NaN may have
+// different bits. Then it measures sums and, for comparison, a copy within the device. The exit code is 1 if any result
 // differs, and 69 if there is no GPU.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>

@@ -41,7 +41,7 @@ bool is_master(Layout layout) { return layout == Layout::kBfloat16Master || layo
 constexpr int kPlaces = 6;
 struct Parameter {
   std::int64_t count;
-  std::size_t begin;  // bytes from the begin of all parameters
+  std::size_t begin;  // offset in bytes from the first parameter
 };
 
 // The numbers of one case, on the host and on the GPU in the same layout.

@@ -17,7 +17,7 @@ constexpr int kThreads = 256;
 constexpr int kResidentBlocks = 2;             // an SM has enough registers for so many blocks
 constexpr long long kMostChunks = 0x7fffffff;  // the most blocks that a grid can have
 
-// The threads of a block share the loop. A thread takes the same elements in every loop, so it needs not wait for the
+// The threads of a block share the loop. A thread takes the same elements in every loop, so it need not wait for the
 // others between two loops.
 #define REIGEN_EACH(i, count) for (std::int64_t i = threadIdx.x; i < (count); i += kThreads)
 

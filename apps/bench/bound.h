@@ -11,10 +11,10 @@
 namespace reigen::apps::bench {
 
 // The time of one run of the function, in seconds. All ranks run it at the same time, in batches long enough for the
-// clock. A batch takes as long as on its slowest rank; the result is the median over the batches.
+// clock. The time of a batch is its time on the slowest rank. The result is the median over the batches.
 double time_together(const Communicator& world, const std::function<void(std::size_t iteration)>& function);
 
-// Seconds that the operation's least traffic takes on this machine: the smaller time of
+// Seconds that the operation's least_traffic() takes on this machine: the smaller time of
 //   a copy      each rank copies (read + written) / 2 bytes, and
 //   a sum       (only reductions) each rank reduces its share of P inputs in one pass and writes it to every output. In
 //               place the outputs are the inputs; otherwise the faster of normal and non-temporal stores counts.

@@ -1,6 +1,6 @@
-// Inputs whose results are exact, and the comparison of outputs with the formula. Values are a hash of rank and index,
-// so that a block in a wrong place is noticed. Buffers may be in a device's memory: device::copy then copies their
-// contents to and from the host. Thread rule: the communicator's.
+// Inputs whose results are exact, and the comparison of outputs with the operation's formula. Values are a hash of rank
+// and index, so that a block in a wrong place is noticed. Buffers may be in a device's memory: device::copy then copies
+// their contents to and from the host. Thread rule: the communicator's.
 #pragma once
 
 #include <cstddef>

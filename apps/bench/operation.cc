@@ -15,8 +15,8 @@ comm::Extent even_extent(Operation operation, int root, int rank, int ranks) {
   return comm::extent_of({.kind = comm::even_kind(operation), .count = 1, .root = root}, rank, ranks);
 }
 
-// Finds out whether an operation works on one block per rank. With two ranks the larger of its two buffers then has two
-// blocks (on the root, if there is a root).
+// Finds out whether an operation works on one block per rank. If it does, the larger of its two buffers has two blocks
+// in a group of two ranks (on the root, if there is a root).
 OperationTraits make_traits(Operation operation) {
   const comm::Extent extent = even_extent(operation, 0, 0, 2);
   return {operation,

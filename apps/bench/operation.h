@@ -77,7 +77,8 @@ struct Problem {
 //   gather, scatter  N/P          N/P          N (P-1)/P^2 of both
 //   send_recv        N            N            never: every rank sends to the next and receives from the previous
 //   barrier          0            0
-//   The uneven operations have the same traffic as the even ones.
+//   "Of both" means of the bytes read and of the bytes written. The uneven operations (all_gather_v and so on) have the
+//   same traffic as the even ones.
 struct Traffic {
   double read = 0;
   double written = 0;

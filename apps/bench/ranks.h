@@ -16,7 +16,7 @@ struct Ranks {
   bool started = false;  // a launcher started this process as one of the ranks
 };
 
-// `wanted`: the value of -n, if given. Throws InvalidArgument with exit code 2 when a launcher has started another
+// `wanted`: the value of -n, if given. Throws InvalidArgument with exit code 2 when a launcher has started a different
 // number of ranks.
 Ranks find_ranks(std::optional<int> wanted);
 

@@ -1,4 +1,4 @@
-// The parts of `reigen checkpoint`. Each gets the arguments after its name and returns the exit code.
+// The subcommands of `reigen checkpoint`. Each gets the arguments after its name and returns the exit code.
 #pragma once
 
 #include "reigen_commands.h"

@@ -103,7 +103,7 @@ std::size_t count_measurements(Family family) {
 // The least time over all passes, for every size in bytes.
 using Samples = std::map<std::size_t, double>;
 
-// If a call took another algorithm than `algorithm`, the wanted algorithm cannot run at this size, and the time does
+// If a call took an algorithm other than `algorithm`, the wanted algorithm cannot run at this size, and the time does
 // not count.
 void time_sizes(const Communicator& world, const std::vector<Problem>& problems, const BenchOptions& options,
                 std::byte* memory, const std::string& algorithm, Samples& samples) {

@@ -23,7 +23,7 @@ const std::vector<Variable>& table();  // `reigen help environment` and docs/env
 
 std::optional<std::string> log();    // REIGEN_LOG
 std::optional<std::string> store();  // REIGEN_STORE: tcp://host:port of the launcher's store
-std::optional<std::string> job();    // REIGEN_JOB: the job's identity and secret: ranks that do not know it are refused
+std::optional<std::string> job();    // REIGEN_JOB: the job's secret identity; ranks that do not know it are refused
 std::optional<std::string>
 console();  // REIGEN_CONSOLE: width in columns of the launcher's terminal; not set if the launcher has none
 std::optional<std::string> command();        // REIGEN_COMMAND: the path of the launcher, as the user typed it

@@ -35,15 +35,16 @@ struct ErrorRecord {
   bool operator==(const ErrorRecord&) const = default;
 };
 
-// The record of an exception. An exception that is no reigen::Error is recorded as one: std::bad_alloc as an Error with
-// exit code 71, std::system_error as an IoError with exit code 74, any other exception as an InternalError with exit
-// code 70.
+// The record of an exception. An exception that is no reigen::Error is recorded as follows: std::bad_alloc as an Error
+// with exit code 71, std::system_error as an IoError with exit code 74, any other exception as an InternalError with
+// exit code 70.
 ErrorRecord record_of(const Error& error);
 ErrorRecord record_of(const std::exception_ptr& error);
 
-// These two functions convert a record to text, and text to a record. The text begins with the exit code, the rank and
-// the type. Text of an older build has no type, and is decoded as an Error. For text of any other form decode_error()
-// throws InternalError. A type that a program derives from a type of error.h is recorded as the type of error.h.
+// encode() converts a record to text, and decode_error() converts text to a record. The text begins with the exit code,
+// the rank and the type. A rank of an older build sends text without a type, which is decoded as an Error. For text of
+// any other form decode_error() throws InternalError. A type that a program derives from a type of error.h is recorded
+// as the type of error.h.
 std::string encode(const ErrorRecord& record);
 ErrorRecord decode_error(std::string_view text);
 

@@ -32,7 +32,8 @@ std::optional<Number> number_in(const Range& range, const std::string& text) {
   return range.holds(static_cast<double>(*number)) ? number : std::nullopt;
 }
 
-// Sets the member that a Value points to. Returns false, and sets nothing, if the text is no value of this member.
+// Sets the member (of an options struct) that a Value points to. Returns false, and sets nothing, if the text is not an
+// allowed value of this member.
 struct FromText {
   const Field& field;
   const std::string& text;
@@ -155,8 +156,8 @@ bool Field::is_unset() const {
 
 std::string Field::text() const {
   if (is_unset()) return "not set";
-  // Takes the member of the chosen alternative if that alternative has this option, else the first alternative's
-  // member.
+  // Several alternatives, for example optimizers, may have the same option. Takes the member of the chosen alternative.
+  // If the chosen alternative does not have the option, takes the member of the first alternative that has it.
   const std::size_t position =
       alternative == nullptr
           ? 0

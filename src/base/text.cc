@@ -27,7 +27,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   for (const std::string& candidate : known) {
     std::size_t distance = edit_distance(word, candidate);
     if (const auto dot = candidate.find('.'); dot != std::string::npos) {
-      // A match with only the part after the dot counts one more than a match with the whole name.
+      // The distance to only the part after the dot is increased by one, so that an equal match with the whole name
+      // wins.
       distance = std::min(distance, edit_distance(word, candidate.substr(dot + 1)) + 1);
       if (word == candidate.substr(0, dot)) distance = std::min<std::size_t>(distance, 2);
       if (word.size() > dot + 2 && candidate.starts_with(word)) distance = std::min<std::size_t>(distance, 1);

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::string_view kTcp = "tcp://";
 
-// The store at tcp://host:port. Rank 0 serves it, at this port only. The group's name is a part of the job's
-// identity, so that a rank that expects another group at this port gets an error.
+// The store at tcp://host:port. Rank 0 serves it, at this port only. The group's name is a part of the job's identity,
+// so that a rank that expects a different group at this port gets an error.
 std::shared_ptr<store::Store> meet_at(std::string_view url, const comm::GroupOptions& group) {
   const auto place = net::parse_endpoint(url.substr(kTcp.size()));
   REIGEN_CHECK(place, "[reigen_comm_create] the store cannot be read\n  got: {}   expected: tcp://host:port", url);

@@ -8,7 +8,7 @@
 
 namespace reigen::c {
 
-// NULL means the defaults.
+// In the next three functions NULL means the default options.
 InitOptions to_init_options(const reigen_init_options* options);
 reigen_comm_options to_comm_options(const reigen_comm_options* options);
 reigen_call_options to_call_options(const char* function, const reigen_call_options* options);

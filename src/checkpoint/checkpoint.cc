@@ -204,8 +204,8 @@ Search find_newest(const fs::path& directory) {
     } catch (const DataError& error) {
       search.damaged.emplace_back(error.what());
     } catch (const IoError& error) {
-      // kInputMissing means a broken link. A broken link counts as damage, and so does a checkpoint that cannot be
-      // read.
+      // Here kInputMissing means that the name in the directory is a broken link. A broken link counts as damage, and
+      // so does a checkpoint that cannot be read.
       if (error.exit_code() != ExitCode::kIo && error.exit_code() != ExitCode::kInputMissing) throw;
       search.damaged.emplace_back(error.what());
       search.unreadable.push_back(path);

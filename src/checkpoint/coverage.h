@@ -1,9 +1,9 @@
 // Checks that parts cover each element of a tensor exactly once.
 //
-// A part is divided into a few boxes: its whole rows, and the rest of its first and of its last row. This rest is
-// divided again in the next dimension. The boxes cover the tensor if no two of them share an element, and if together
-// they have as many elements as the tensor. Only boxes are compared. So neither memory nor time depends on the number
-// of elements or rows, which may be arbitrarily large in a damaged manifest.
+// A part is divided into a few boxes: its whole rows, the rest of its first row and the rest of its last row. Each rest
+// is divided again in the next dimension. The boxes cover the tensor if no two of them share an element, and if
+// together they have as many elements as the tensor. Only boxes are compared. So neither memory nor time depends on the
+// number of elements or rows, which may be arbitrarily large in a damaged manifest.
 // Thread rule: no shared state.
 #pragma once
 

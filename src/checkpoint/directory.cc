@@ -184,9 +184,9 @@ void publish(const fs::path& hidden, const fs::path& target) {
   if (::rename(hidden.c_str(), target.c_str()) != 0) {
     const int error = errno;
     if (error != ENOTEMPTY && error != EEXIST) fail(fmt::format("cannot rename {}", hidden.string()), error);
-    // RENAME_EXCHANGE swaps both names in one step. Some file systems (NFS) cannot do that. On these, the old
-    // checkpoint gets another name of the same step until the new one has replaced it. Readers find the old checkpoint
-    // under this other name.
+    // RENAME_EXCHANGE swaps both names in one step. Some file systems (NFS) cannot swap names. On these, the old
+    // checkpoint has its interim name until the new checkpoint has replaced it. Readers find the old checkpoint under
+    // the interim name, because step_of() finds the same step in both names.
     const bool exchanged = ::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
     if (!exchanged) {
       const fs::path old = target.parent_path() / interim_name_of(step_of(target).value_or(0));

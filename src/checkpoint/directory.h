@@ -20,7 +20,7 @@ std::filesystem::path hidden_path_of(const std::filesystem::path& directory, std
 // Makes the directory and its parents. New directories are fsynced when the function returns.
 void make_directories(const std::filesystem::path& path);
 // Deletes the checkpoints of steps up to `step` that set_aside_after() set aside. When no such checkpoint is left, also
-// deletes the files of metrics next to them, and the folder unless it contains other files.
+// deletes the files of metrics next to them, and their folder unless it contains other files.
 void drop_set_aside(const std::filesystem::path& directory, std::int64_t step);
 // Removes the hidden directories that killed writers left.
 void remove_unfinished(const std::filesystem::path& directory);

@@ -279,7 +279,7 @@ Manifest from_text(std::string_view text, const std::string& where) {
     }
     if (seal(*content) != text) throw damaged("its hash differs");
     Manifest manifest = manifest_from(*content);
-    // If writing the manifest again gives another text, the file has something that this version never writes, for
+    // If writing the manifest again gives a different text, the file has something that this version never writes, for
     // example an unknown entry. This is damage.
     if (to_text(manifest) != text) throw damaged("it holds what a manifest of its version does not");
     return manifest;

@@ -115,8 +115,8 @@ void merge(Manifest& manifest, const std::string& text, int rank) {
   }
 }
 
-// Rank 0 calls this. If rank 0 does not find another rank's files, the other rank has written to another directory of
-// the same name.
+// Rank 0 calls this. If rank 0 does not find another rank's files, the other rank has written to a different directory
+// of the same name.
 void check_files_are_here(const fs::path& hidden, const Manifest& manifest) {
   for (const StoredFile& file : manifest.files) {
     std::error_code error;
@@ -131,8 +131,8 @@ void check_files_are_here(const fs::path& hidden, const Manifest& manifest) {
 }  // namespace
 
 std::uint64_t room_for(const Contents& contents) {
-  constexpr std::uint64_t kOfFile = 32 << 10;  // blocks that are not full, names in folders
-  constexpr std::uint64_t kOfPiece = 512;      // its entries in the header and the manifest, without its name
+  constexpr std::uint64_t kOfFile = 32 << 10;  // for blocks that are not full, and for names in folders
+  constexpr std::uint64_t kOfPiece = 512;      // for its entries in the header and the manifest, without its name
   std::uint64_t bytes = 0;
   for (const auto& [group, pieces] : contents) {
     if (!pieces.empty()) bytes += kOfFile;

@@ -1,5 +1,5 @@
-// The two steps of writing a checkpoint. All ranks may run the first step at the same time, or one process may run it
-// for one rank after another.
+// The two steps of writing a checkpoint: write_own() for every rank, then finish() once. All ranks may run write_own()
+// at the same time, or one process may run it for one rank after another.
 #pragma once
 
 #include <cstdint>

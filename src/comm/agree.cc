@@ -26,15 +26,15 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Checks that the longest tag that contains `what` is not too long. This is the tag "sizes of WHAT" of a call in
-// all_gather_bytes(). Some calls with such tags are made only after an error. Without this check, a `what` that is too
-// long would be noticed only after an error.
+// Fails if `what` is too long for the tags that are made of it. The longest of these tags is "sizes of WHAT", for a
+// call in all_gather_bytes(). Some of these tags are used only after an error. Without this check, a `what` that is too
+// long would be noticed only then.
 void require_short(const std::string& what) {
   constexpr std::size_t kBefore = 9;
   REIGEN_ASSERT(what.size() + kBefore <= kLongestTag, "\"{}\" is too long for a tag", what);
 }
 
-// The result that `body` returned, or the error that it threw.
+// The result that a function returned, or the error that the function threw.
 template <class Result>
 struct Outcome {
   Result result = {};
@@ -52,7 +52,8 @@ auto outcome_of(const Body& body) {
   return outcome;
 }
 
-// Returns if no rank has an error; otherwise every rank throws the error of the lowest rank that has one.
+// Each rank passes its own error, or none. Returns if no rank has an error. Otherwise every rank throws the error of
+// the lowest rank that has one.
 void settle(std::optional<base::ErrorRecord> error, const Communicator& group, const std::string& what, Scope scope) {
   require_short(what);
   const auto size = static_cast<std::size_t>(group.size());
@@ -92,7 +93,7 @@ std::vector<std::string> attempt_all(Communicator group, const std::string& what
 
 std::string attempt_first(Communicator group, const std::string& what, const std::function<std::string()>& body) {
   require_short(what);
-  std::string told;  // the letter 'r' and the result of `body`, or 'e' and its error
+  std::string told;  // the letter 'r' and the result of `body`, or the letter 'e' and the error of `body`
   if (group.rank() == 0) {
     const auto outcome = outcome_of(body);
     told = outcome.error ? "e" + base::encode(*outcome.error) : "r" + outcome.result;

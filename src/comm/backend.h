@@ -26,7 +26,7 @@ struct GroupOptions;
 enum class Step {
   kBlocked,   // waits for other ranks
   kMoved,     // made progress: advance() should be called again
-  kPassedOn,  // not complete, but the next operation may advance: this rank's work is done, or the two are independent
+  kPassedOn,  // not complete, but the next operation may advance: it need not wait for this operation on this rank
   kDone,      // complete
 };
 
@@ -35,8 +35,8 @@ class Operation {
   virtual ~Operation() = default;
   // Makes the call visible to the other ranks. Returns false while the backend has no room for another call.
   virtual bool try_post() = 0;
-  // Returns false while an earlier operation of this rank must come first. Meanwhile this operation does not wait for
-  // other ranks, so the Engine does not check the other ranks for it.
+  // Returns false while an earlier operation of this rank must complete first. Meanwhile this operation does not wait
+  // for other ranks, so the Engine does not check the other ranks for it.
   virtual bool is_its_turn() const { return true; }
   // Advances as far as possible without waiting. Throws CollectiveMismatch and similar errors.
   virtual Step advance() = 0;
@@ -54,8 +54,8 @@ struct AbortCause {
   std::string text = {};
 };
 
-// A rank left the group while operations of the group were pending. This ends the group. The other groups of the family
-// (all groups that were split off the same first group) end only if some rank waits in this group.
+// A rank left the group while operations of the group were pending. This ends the group. The other groups that were
+// split off the same first group end only if some rank waits in this group.
 class LeftPending final : public Aborted {
  public:
   using Aborted::Aborted;
@@ -82,8 +82,8 @@ class Backend {
   // for the call.
   virtual void require_offered([[maybe_unused]] const Call& call) const {}
   // Makes the operation of a call. `sequence`: the number of the collective in the group; 0 for a send or recv. The
-  // operation keeps a reference to `call`, so `call` must outlive it. A copy would take noticeable time in a call of a
-  // few bytes.
+  // operation keeps a reference to `call`, so `call` must outlive it. For a call of a few bytes, a copy of `call` would
+  // take noticeable time.
   virtual std::unique_ptr<Operation> start(const Call& call, std::uint64_t sequence) = 0;
   std::unique_ptr<Operation> start(Call&& call, std::uint64_t sequence) = delete;
 
@@ -125,9 +125,9 @@ class Backend {
   // As Communicator::shares_memory().
   virtual bool shares_memory() const { return false; }
 
-  // Memory that all ranks of the group map. One rank creates it and sends a short text (`word`) to the others. They
-  // open the memory with that text. create_common() and open_common() throw BackendError if the backend has no such
-  // memory.
+  // Memory that all ranks of the group map. One rank creates it and sends a short text (`word`) to the other ranks. The
+  // other ranks open the memory with that text. create_common() and open_common() throw BackendError if the backend has
+  // no such memory.
   struct Common {
     std::shared_ptr<void> memory;
     std::string word;  // at most kCommonWordMax characters
@@ -136,10 +136,11 @@ class Backend {
   virtual Common create_common(std::size_t bytes);
   virtual std::shared_ptr<void> open_common(const std::string& word);
 
-  // Makes a backend for a new group of some of this group's ranks. The new backend uses the same memory as this one.
-  // The ranks of the new group find each other through the store options.meeting. Blocks until all of them are there.
-  // If it throws PeerLost, the rank in the error is a number in the new group. members[i] is the number in this group
-  // of the rank that has the number i in the new group.
+  // Makes a backend for a new group of some of this group's ranks. The calls of the new group may use memory from
+  // allocate() of this backend at the same cost. The ranks of the new group find each other through the store
+  // options.meeting. Blocks until all of these ranks are there. If make_child() throws PeerLost, the rank in the error
+  // is a number in the new group. members[i] is the number in this group of the rank that has the number i in the new
+  // group.
   virtual std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) = 0;
 };
 

@@ -13,8 +13,9 @@ namespace reigen::comm {
 
 struct BackendEntry {
   std::string name;
-  std::vector<Family> families;  // the sets of algorithms that it uses; empty if a library chooses the algorithm
-  // Blocks until all ranks are there. Throws BackendError (exit code 69) when this build does not have the backend.
+  std::vector<Family> families;  // the sets of algorithms that the backend uses; empty if a library chooses
+  // Makes the backend of a group. Blocks until all ranks of the group are there. Throws BackendError (exit code 69)
+  // when this build does not have the backend.
   std::unique_ptr<Backend> (*make)(const GroupOptions& options) = nullptr;
   bool joins_machines = false;           // GroupOptions::network may name it, because it can connect machines
   DeviceKind memory = DeviceKind::kCpu;  // the memory in which its calls' buffers lie

@@ -65,18 +65,18 @@ void check_options(const GroupOptions& o) {
 struct Communicator::Impl {
   GroupOptions options;
   std::string backend_name;
-  // This rank's share of the processors of its machine. It is computed for the first group, whose ranks on the machine
-  // divide the processors; all groups that are split off get the same share. Not set in a group of one rank without a
-  // backend: core_share_of() then computes the share.
+  // This rank's share of the processors of its machine. It is computed for a first group (one that was not split off):
+  // the ranks of this group on the machine divide the processors. All groups that are split off get the same share. Not
+  // set in a group of one rank without a backend, where core_share_of() computes the share.
   std::optional<base::CoreShare> share;
   std::optional<FlightLog> flight;
-  std::shared_ptr<Context> context;  // shared by a first group and all groups split off it; null without an engine
-  std::shared_ptr<Engine> host;      // null in a group of one without a backend
+  std::shared_ptr<Context> context;  // shared with all groups that are split off; null if there is no engine
+  std::shared_ptr<Engine> host;      // null in a group of one rank without a backend
   std::shared_ptr<Engine> device;    // null if the group's calls cannot use a device's memory
   std::string device_backend_name;   // empty if `device` is null
   std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);  // see Engine::Group::told
-  std::exception_ptr ended;                                                              // error of a group of one
-  std::uint64_t called = 0;                                                              // calls in a group of one
+  std::exception_ptr ended;                                                              // set by abort() if size is 1
+  std::uint64_t called = 0;                                                              // number of calls if size is 1
   int splits = 0;  // split() calls so far; every rank has the same number
 
   // Called before this rank waits for the other ranks, so that its flight record names the group even while it waits.
@@ -114,7 +114,7 @@ struct Communicator::Impl {
     (on.is_cpu() ? host : device) = std::move(engine);
   }
 
-  // The engine that runs the call; null in a group of one without a backend. Throws for an invalid call, before
+  // The engine that runs the call; null in a group of one rank without a backend. Throws for an invalid call, before
   // anything has been done for the call.
   const std::shared_ptr<Engine>& engine_for(const Call& call) const {
     REIGEN_CHECK(call.tag.size() <= kLongestTag,
@@ -137,7 +137,7 @@ struct Communicator::Impl {
   }
 
   // Marks the work on the stream call.after that must come before the call. The engine gets the call only after mark()
-  // has returned. So the mark contains no work that other threads enqueue while this thread waits in the engine.
+  // has returned. So the mark covers no work that other threads enqueue while this thread waits in the engine.
   void mark(const std::shared_ptr<Engine>& engine, Call& call) const {
     if (device && engine == device) call.before = engine->backend().mark(call.after);
   }
@@ -197,7 +197,8 @@ struct Communicator::Impl {
 
  private:
   // Submits the calls of a list that belong to `engine`. If the engine refuses them, the caller gets an error. Calls of
-  // the list that the other engine has in flight would still use the caller's buffers, so the group is aborted.
+  // the list that are in flight in the group's other engine would then still use the caller's buffers, so this function
+  // aborts the group.
   static void submit_part(Engine& engine, std::span<const std::shared_ptr<WorkState>> works, bool thread,
                           const WorkState& list) {
     try {

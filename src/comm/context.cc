@@ -108,7 +108,7 @@ void Context::end_engines(std::unique_lock<std::mutex>& lock) {
   for (std::size_t i = 0; i < round_.size(); ++i) {
     is_done &= inside(round_[i], lock, [&](Engine& one) { one.end(cause); });
   }
-  // If another engine has entered meanwhile, the next call of this function ends it.
+  // If one more engine has entered meanwhile, the next call of this function ends its group.
   if (is_done && round_.size() == engines_.size()) ending_ = false;
   left_.notify_all();
 }

@@ -62,7 +62,7 @@ class Context {
   // that the thread allocates nothing.
   std::vector<Engine*> round_;
   Engine* inside_ = nullptr;
-  std::size_t turn_ = 0;  // grows, so that the thread begins each pass over the engines with another engine
+  std::size_t turn_ = 0;  // grows, so that the thread begins each pass over the engines with a different one
   bool wanted_ = false;
   bool stop_ = false;
   bool ending_ = false;         // the cause has not reached all engines yet

@@ -18,11 +18,13 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr auto kSpinFor =
-    microseconds(60);  // time to spin if each rank has a core: if the peer is ready soon, no system call is needed
-constexpr auto kYieldFor = microseconds(50);                   // time to yield if ranks share cores, so that others run
-constexpr int kPauses = 4;                                     // pause instructions between two looks for progress
-constexpr int kFirstLooks = 64;                                // a blocking call's looks before it reads the clock
+// If each rank has a core, a waiting thread spins for this time before it sleeps. If the peer is ready by then, the
+// wait needs no system call.
+constexpr auto kSpinFor = microseconds(60);
+// If ranks share cores, a waiting thread yields its core to other threads for this time before it sleeps.
+constexpr auto kYieldFor = microseconds(50);
+constexpr int kPauses = 4;                                     // pause instructions between two attempts to advance
+constexpr int kFirstLooks = 64;                                // a blocking call's attempts before it reads the clock
 constexpr auto kSleepSlice = milliseconds(20);                 // longest sleep between two checks of the peers
 constexpr std::size_t kCarriedAtOnce = std::size_t{64} << 10;  // moving this many bytes costs less than waking a thread
 
@@ -81,7 +83,8 @@ void Engine::shut_down() {
   backend_->wake();
   if (auto cause = context_->leave(*this)) end(std::move(*cause));
   std::lock_guard drive(drive_mutex_);
-  // The other groups of this rank go on. Another rank ends its other groups too only if it waits in this group.
+  // The other groups of this rank go on. On another rank, the other groups end too only if that rank waits in this
+  // group.
   if (pending_.load() > 0) {
     fail(std::make_exception_ptr(
              LeftPending(fmt::format("rank {} of {} left group \"{}\" with operations pending", rank_, size_, name_))),
@@ -98,8 +101,8 @@ void Engine::enqueue(std::span<const std::shared_ptr<WorkState>> works, bool thr
   try {
     std::lock_guard lock(queue_mutex_);
     for (const auto& work : works) {
-      // If no call has thrown the error that ended the group, this call throws it unchanged. So a program can tell a
-      // lost rank from an aborted group, even if it did not wait for the call that failed.
+      // If no earlier call has thrown the error that ended the group, this call throws it unchanged. So a program can
+      // tell a lost rank from an aborted group, even if the program did not wait for the call that failed.
       if (dead_ && !group_.told->exchange(true)) std::rethrow_exception(dead_);
       if (dead_)
         throw Aborted(fmt::format("[{}] rank {} of {}: group \"{}\" has ended: {}", name_of(work->call.kind), rank_,
@@ -175,9 +178,9 @@ void Engine::submit(std::span<const std::shared_ptr<WorkState>> works, bool thre
     }
     calling_ = UINT64_MAX;
     drive.unlock();
-    // step_back() wakes the Context's thread if calls are left to it. It is not called earlier, for two reasons. While
-    // this thread holds drive_mutex_, the Context's thread could not drive. Calls that are complete by now do not need
-    // the Context's thread.
+    // step_back() wakes the Context's thread (the progress thread) if calls are left to it. It is not called earlier,
+    // for two reasons. While this thread holds drive_mutex_, the Context's thread could not drive. Calls that are
+    // complete by now do not need the Context's thread.
     step_back();
   } else {
     backend_->wake();  // the driver thread may sleep, and it must post these calls too
@@ -305,8 +308,8 @@ void Engine::tell_listeners() {
 // Checks the peers. Throws nothing: a lost peer ends the group. The caller holds drive_mutex_.
 void Engine::look_after_peers() {
   const auto now = Deadline::Clock::now();
-  // A gap far longer than a sleep means that this process was stopped, or computed without driving. The other ranks
-  // could not make progress during the gap, so the gap does not count as waiting for them.
+  // If the last check was much longer ago than one sleep, this process was stopped, or it computed without driving. The
+  // other ranks could not make progress during this gap, so the gap does not count as waiting for them.
   const bool gap = now - last_look_ > std::chrono::seconds(1);
   last_look_ = now;
   const auto look = [&](WorkState& work, bool its_turn) {
@@ -359,8 +362,8 @@ void Engine::drive_until(const std::function<bool()>& finished, const Deadline& 
 }
 
 // Called after this thread has stopped driving. Wakes the waiting threads, one of which may drive now, and the
-// Context's thread if operations are left to it. The Context's thread sleeps while other threads drive: to wake it for
-// each operation would take a core from a rank that computes or spins.
+// Context's thread if operations are left to it. The Context's thread sleeps while other threads drive, because to wake
+// it for each operation would take a core from a rank that computes or spins.
 void Engine::step_back() {
   tell_listeners();
   if (thread_pending_.load() > 0) context_->want(*this);
@@ -405,7 +408,8 @@ void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::fun
       backend_->wake();
       {
         std::unique_lock lock(queue_mutex_);
-        // Try once more: the driver thread may have stopped before it saw `listeners_`, and then it wakes nobody.
+        // Try to lock once more. The driver thread may have stopped before it saw `listeners_`, and then it wakes
+        // nobody.
         if (!drive.try_lock()) changed_.wait_for(lock, deadline.remaining(milliseconds(1)), done);
       }
       listeners_.fetch_sub(1);
@@ -502,7 +506,7 @@ bool Engine::progress(const Deadline& until, bool alone, const std::function<boo
 void Engine::hear_of_end() {
   std::unique_lock drive(drive_mutex_, std::try_to_lock);
   if (!drive.owns_lock()) return;
-  // A call that the other rank completed before it ended the group must complete here too.
+  // A call that another rank completed before that rank ended the group must complete here too.
   if (pending_.load() > 0) drive_once();
   try {
     backend_->throw_if_ended();

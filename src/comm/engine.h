@@ -74,8 +74,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // possible without waiting. If the backend refuses a call, this function throws, and so does every wait for one of
   // `works`.
   void submit(std::span<const std::shared_ptr<WorkState>> works, bool thread);
-  // Does the work of submit() and wait(). If the other ranks make the call at the same time, this function takes each
-  // of the two locks only once.
+  // Does the work of submit() and wait(). If the other ranks make the call at the same time, run() locks drive_mutex_
+  // and queue_mutex_ only once each.
   void run(const std::shared_ptr<WorkState>& work);
   // Keeps the blocks of allocate() that the call uses alive until the call has completed, even if the owner drops them.
   void hold_memory(WorkState& work);
@@ -144,7 +144,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::mutex drive_mutex_;
   Works active_;                        // in the order of the calls
   std::size_t posted_ = 0;              // number of calls at the front of `active_` that are posted
-  std::uint64_t calling_ = UINT64_MAX;  // while the driver thread submits calls: the ticket of the first of them
+  std::uint64_t calling_ = UINT64_MAX;  // while the driver thread submits calls: the ticket of the first of these
   Works messages_;                      // sends and recvs, which run at the same time as the calls in `active_`
   Deadline::Clock::time_point last_look_ = Deadline::Clock::now();  // the last check of the peers
 

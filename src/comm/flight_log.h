@@ -22,8 +22,8 @@ struct GroupOptions;
 class FlightLog {
  public:
   // Writes into options.recorder if it is set, else into a record of its own. If it makes a record of its own for a
-  // group of one rank, other processes cannot see the record: they would take the group for a second job of this
-  // process.
+  // group of one rank, other processes cannot see the record, because they would take the group for a second job of
+  // this process.
   explicit FlightLog(const GroupOptions& options);
 
   std::vector<PastCall> history() const;

@@ -13,7 +13,7 @@
 namespace reigen::config {
 namespace {
 
-// A combination of options that is refused.
+// A combination of options that is refused if `holds` is true.
 struct Conflict {
   bool holds;
   std::string what;
@@ -33,7 +33,8 @@ bool keeps_errors(const parallel::AnyStrategy& strategy) {
   return keeps;
 }
 
-// The options that make lets_gradients_stay() false, as text: "parallel.bucket_mb 5, parallel.overlap false".
+// Returns the options that were set and need an exchange of gradients in buckets, as text: "parallel.bucket_mb 5,
+// parallel.overlap false".
 std::string set_for_buckets(const ParallelConfig& config) {
   const ParallelConfig usual;
   std::vector<std::string> set;
@@ -66,7 +67,7 @@ void check_optimization(const Config& config) {
   });
   const parallel::AnyStrategy& strategy = config.parallel.strategy;
   const std::string& not_finite = config.train.not_finite;
-  // These strategies keep parts of earlier gradients, or let each rank step with its own gradients.
+  // True for a strategy that keeps parts of earlier gradients, or lets each rank step with its own gradients.
   const bool remembers = keeps_errors(strategy) || acts_on_weights(strategy);
   refuse(
       {{not_finite != "stop" && remembers,

@@ -16,7 +16,8 @@ namespace reigen::config {
 
 namespace {
 
-// "dim" is model.dim; "loss.rate" is in a section of the recipe's own.
+// Splits the name of a recipe's option into section and key. "dim" becomes model.dim. "loss.rate" becomes the key
+// `rate` of the section `loss`, which only this recipe has.
 std::pair<std::string, std::string> own_name(const ModelOption& option) {
   const auto dot = option.key.find('.');
   if (dot == std::string::npos) return {"model", option.key};
@@ -37,8 +38,9 @@ const Value& own_value(const ModelConfig& own, const std::string& key) {
   return *value;
 }
 
-// The meaning of an option. If only some values of another option allow it, they come first: "for sgd, lars: " for
-// optimizers, "with shard parameters: " for others.
+// Returns the meaning of an option as text. If the option applies only with some values of another option, the text
+// begins with these values: with "for sgd, lars: " if they are names of optimizers, otherwise with "with shard
+// parameters: ".
 std::string meaning_of(const Field& field) {
   if (field.owners.empty()) return field.meaning;
   const std::string decider = field.decided_by.substr(field.decided_by.find('.') + 1);

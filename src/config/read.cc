@@ -1,4 +1,4 @@
-// Reads a configuration from flags, variables and TOML; all three use the one table of fields.
+// Reads a configuration from flags, variables and TOML; all three use the same table of fields.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ std::vector<std::string> names_of(const std::vector<Field>& table, const Name& n
   return names;
 }
 
-// Throws for a word that is no known name. `prefix` comes before a name in the suggestion.
+// Throws for a word that is no known name. The error suggests a similar name and writes `prefix` before this name.
 [[noreturn]] void refuse_unknown(const std::string& what, const std::string& word,
                                  const std::vector<std::string>& known, const char* prefix = "",
                                  ExitCode code = ExitCode::kConfiguration) {
@@ -96,8 +96,8 @@ std::string text_of(const toml::node& node) {
   return out.str();
 }
 
-// Whether a value of this type may stand for the option. A file may say run.resume = true as well as "true", because
-// both are the same text in a flag.
+// Whether a TOML value of this type is allowed for the option. For run.resume both true and "true" are allowed, because
+// a flag has the same text for both.
 bool fits(const Field& field, const toml::node& node) {
   if (node.is_string()) return field.is_text();
   if (node.is_boolean()) return field.is_switch() || field.name() == "run.resume";
@@ -145,7 +145,9 @@ void read_file(const std::string& path, const std::vector<Field>& table) {
 
 void read_environment(const Environment& environment, const std::vector<Field>& table) {
   const auto variables = names_of(table, variable_of);
-  std::vector<std::string> prefixes = {"REIGEN_MODEL_"};  // refused also if the recipe's model has no options
+  // An unknown variable with one of these prefixes is refused. With REIGEN_MODEL_ it is refused even if the recipe's
+  // model has no options.
+  std::vector<std::string> prefixes = {"REIGEN_MODEL_"};
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (!table[i].own_section)
       prefixes.push_back(variables[i].substr(0, std::string("REIGEN_").size() + table[i].section.size() + 1));
@@ -216,8 +218,8 @@ int ranks_of(const std::string& text) {
 }  // namespace
 
 std::string variable_of(const Field& field) {
-  // Only the program knows its own sections, so their variables share the prefix REIGEN_MODEL_ with the variables of
-  // its model.
+  // A section that the program's recipe adds is unknown to other programs. Its variables begin with REIGEN_MODEL_, like
+  // those of the model, because every program knows this prefix.
   std::string name = (field.own_section ? "REIGEN_model_" : "REIGEN_") + field.section + "_" + field.key;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });

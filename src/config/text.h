@@ -1,4 +1,4 @@
-// Helpers for text that reading and printing a configuration share.
+// Text helpers for the code that reads a configuration and for the code that prints it.
 #pragma once
 
 #include <string>

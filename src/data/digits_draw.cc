@@ -12,15 +12,15 @@ namespace reigen::data {
 namespace {
 
 constexpr double kDigitSide = 28;
-constexpr int kSpanPieces = 6;  // straight pieces between two points of a curve
+constexpr int kSpanPieces = 6;  // number of straight lines between two neighbouring points of a stroke
 
 // Distorts the box [0, 1] x [0, 1] in which a digit is drawn, for one image, and maps the box to pixels.
 class Distortion {
  public:
   explicit Distortion(RandomStream& random) {
     for (double& b : bend_) b = random.uniform(-0.25, 0.25);
-    // A rotation with rational entries, (1-t²)/(1+t²) and 2t/(1+t²), t = tan(angle / 2), because sin and cos differ
-    // between libraries.
+    // For t = tan(angle / 2) the cosine is (1-t²)/(1+t²) and the sine is 2t/(1+t²). They are computed like this because
+    // the functions sin and cos differ between libraries.
     const double t = random.uniform(-0.18, 0.18);
     const double cosine = (1 - t * t) / (1 + t * t);
     const double sine = 2 * t / (1 + t * t);
@@ -125,7 +125,8 @@ int draw_digit(std::uint64_t seed, Split split, std::int64_t index, std::span<st
   const double ink = random.uniform(150, 255);
   const double grain = random.uniform(4, 38);
 
-  const double reach = radius + 0.6;  // the edge of the line is one pixel wide
+  // The line has a soft edge that is one pixel wide. Half of the edge lies outside of the radius.
+  const double reach = radius + 0.6;
   std::array<double, kDigitPixels> distance2;
   distance2.fill(1e6);
   for (const Stroke& stroke : glyph) {

@@ -32,20 +32,20 @@ struct Point {
   constexpr bool operator==(const Point&) const = default;
 };
 
-// One movement of the pen in the box [0, 1] x [0, 1], with y downwards: a curve or straight lines through these
-// points.
+// One movement of the pen in the box [0, 1] x [0, 1], with y downwards. It is a curve through `points`, or it consists
+// of straight lines between them.
 struct Stroke {
   bool curved = false;
   Few<Point, 13> points = {};
 };
-using Glyph = Few<Stroke, 2>;  // ends that two strokes share stay close: all strokes get the same distortion
+using Glyph = Few<Stroke, 2>;  // all strokes get the same distortion, so ends that two strokes share stay close
 using Ways = Few<Glyph, 3>;
 
 inline constexpr bool kCurve = true;
 inline constexpr bool kLine = false;
 
 inline constexpr std::array<Ways, 10> kGlyphs = {{
-    // 0: round; slim; open at the top
+    // Each comment names a digit and the shapes in which it is written. 0: round; slim; open at the top
     {{{kCurve,
        {{.5, .04}, {.25, .16}, {.14, .5}, {.25, .84}, {.5, .96}, {.75, .84}, {.86, .5}, {.75, .16}, {.5, .04}}}},
      {{kCurve,

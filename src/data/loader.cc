@@ -55,7 +55,7 @@ struct Loader::State {
         world_size(ranks),
         sampler(sampler_options(*data, chosen, ranks)) {}
 
-  // The order of the last epoch is kept, because computing an order costs a pass over all samples.
+  // The order of the last requested epoch is kept, because computing an order costs a pass over all samples.
   std::shared_ptr<const Order> order(std::int64_t epoch) const {
     const std::lock_guard lock(mutex);
     if (!cached || cached_epoch != epoch) {

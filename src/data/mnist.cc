@@ -47,7 +47,7 @@ class Mnist : public ImageDataset {
 };
 
 constexpr const char* kFix = "give the folder with the four original MNIST files";
-constexpr int kFolders = 3;        // levels of subfolders that are searched: MNIST/raw, and one more
+constexpr int kFolders = 3;        // number of levels of subfolders that are searched: two for MNIST/raw, and one more
 constexpr std::size_t kShown = 5;  // how many names of other files an error lists
 
 // The original spelling of a file's name: "train-images.idx3-ubyte.gz" -> "train-images-idx3-ubyte".

@@ -21,8 +21,8 @@ Prefetcher::Prefetcher(std::int64_t count, int workers, int depth, Make make)
 Prefetcher::~Prefetcher() { stop(); }
 
 void Prefetcher::start(int workers) {
-  // Blocks signals in the new threads, so that signals go to the program's own threads. The program may have a handler
-  // that interrupts a wait of such a thread.
+  // Blocks signals in the new threads, so that signals go to the program's own threads. A program may rely on a signal
+  // to interrupt a wait of one of its own threads.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

@@ -1,6 +1,6 @@
 // Makes batches 0..count-1 in advance on threads, the workers, and returns the batches in order. Holds at most `depth`
 // batches, or one for each worker if there are more than `depth` workers.
-// Thread rule: next() and the destructor belong to one thread.
+// Thread rule: the same thread calls next() and the destructor.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // A stream of random numbers for one item (an epoch's order, one image). The counter of Philox is (purpose, item,
-// draw), so the numbers of any item can be computed without those of other items.
+// number of the draw), so the numbers of any item can be computed without those of other items.
 #pragma once
 
 #include <array>

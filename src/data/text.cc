@@ -59,7 +59,7 @@ bool has_text_ending(const fs::path& path) {
   return ending == ".txt" || ending == ".md";
 }
 
-// The file name without an ending that has_text_ending() knows, and without ".gz".
+// Returns the file name without ".gz" and without the ending before it.
 std::string bare_name(const fs::path& path) {
   const bool packed = lower(path.extension().string()) == ".gz";
   return (packed ? path.stem() : path).stem().string();
@@ -105,8 +105,8 @@ Texts texts_of_splits(const std::vector<fs::path>& folders, const SplitFolders& 
 // Divides the texts by the names of files directly in the folder: train.txt, and test.txt or valid.txt. Other files
 // belong to neither split.
 void divide_by_names(const fs::path& folder, Texts& texts) {
-  const fs::path here = (folder / "").parent_path();  // also for "texts/", with a slash at the end
-  std::array<std::vector<fs::path>, 4> parts;         // files named train, test, val; other files
+  const fs::path here = (folder / "").parent_path();  // without a slash at the end, as in "texts/"
+  std::array<std::vector<fs::path>, 4> parts;         // the files named train, test and val, and all other files
   for (const fs::path& path : texts.training) {
     const auto word = path.parent_path() == here ? split_in_last_word(bare_name(path)) : std::nullopt;
     const int part = !word ? 3 : word->split == Split::kTrain ? 0 : 1 + word->preference;

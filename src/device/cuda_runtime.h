@@ -1,6 +1,6 @@
 // The functions of the CUDA runtime that Reigen calls, as one table. Tests fill the table with the functions of a
 // stand-in (tests/fakes/cuda/). The CUDA runtime is opened (dlopen) when a program first asks for a device, so that
-// programs also start on machines without CUDA. The build needs no CUDA headers.
+// programs also start on machines without CUDA. src/device/ is compiled without CUDA's headers.
 // Thread rule: any thread.
 #pragma once
 
@@ -13,8 +13,9 @@ namespace reigen::device {
 using CudaStream = void*;  // cudaStream_t
 using CudaEvent = void*;   // cudaEvent_t
 
-// The values of cudaError_t, cudaMemcpyKind and the flags that Reigen compares or passes. comm/nccl/api.cc includes
-// CUDA's headers, and compares these values with them.
+// The values of cudaError_t, cudaMemcpyKind and the flags that Reigen compares or passes, copied from CUDA's headers.
+// comm/nccl/api.cc, which is compiled only with backend nccl, includes CUDA's headers. It checks at compile time that
+// most of these copies are right.
 inline constexpr int kCudaSuccess = 0;
 inline constexpr int kCudaOutOfMemory = 2;
 inline constexpr int kCudaInsufficientDriver = 35;
@@ -28,7 +29,7 @@ inline constexpr unsigned kCudaEventDisableTiming = 2;
 inline constexpr unsigned kCudaIpcLazyPeerAccess = 1;
 inline constexpr int kCudaMemoryOfDevice = 2;
 inline constexpr int kCudaMemoryManaged = 3;
-// cudaDeviceAttr and cudaComputeMode.
+// Values of cudaDeviceAttr, and then two values of cudaComputeMode.
 inline constexpr int kCudaProcessors = 16;
 inline constexpr int kCudaComputeMode = 20;
 inline constexpr int kCudaCapabilityMajor = 75;
@@ -86,16 +87,16 @@ struct CudaRuntime {
 
 // The functions of the driver, libcuda.so.1, that Reigen calls.
 struct CudaDriver {
-  // These enqueue work on a stream: to write `value` to a 32-bit word, or to wait until the word is at least `value`
-  // (modulo 2^32). The address may be pinned host memory.
+  // stream_write_value() enqueues a write of `value` to a 32-bit word. stream_wait_value() makes the stream wait until
+  // the word is at least `value` (modulo 2^32). The address may be pinned host memory.
   int (*stream_write_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
   int (*stream_wait_value)(CudaStream, unsigned long long address, std::uint32_t value, unsigned flags);
   int (*device_get_name)(char*, int length, int device);
   int (*device_total_memory)(std::size_t*, int device);
 };
 
-// The first call opens the library. If the library is missing or too old, the call throws a BackendError with exit code
-// 69 that says so; a later call tries again.
+// The first call of each function opens its library. If the library is missing or too old, the call throws a
+// BackendError with exit code 69 that says so; a later call tries again.
 const CudaRuntime& cuda_runtime();
 const CudaDriver& cuda_driver();
 // Clears CUDA's last error after a call of ours has failed. Otherwise the program would take this error for an error of

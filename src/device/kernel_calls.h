@@ -2,8 +2,8 @@
 // ABI of the plug-in. It needs no CUDA header.
 //
 // A program opens the plug-in (dlopen) when a device is first used, so that the program also starts on machines without
-// CUDA. The functions that dlsym finds have the types declared here: `decltype(&reigen_cuda_reduce)`. A program
-// compares reigen_cuda_version() with its own kPluginVersion before it calls any other function.
+// CUDA. The functions that dlsym finds have the types declared here, for example `decltype(&reigen_cuda_reduce)`. A
+// program compares reigen_cuda_version() with its own kPluginVersion before it calls any other function.
 //
 // Calls may come from any thread. They use the device that is current in the calling thread (cudaSetDevice), enqueue
 // work on the stream, and return without waiting. An error is returned as the number of a cudaError_t; 0 is success.
@@ -22,7 +22,8 @@ inline constexpr int kPluginVersion = 3;
 inline constexpr int kReduceRanks = 64;
 
 // outputs[q][i] = op(inputs[0][i], ..., inputs[input_count - 1][i]) for every q, in the order of the inputs. The
-// results have the bits of comm::reduce::run() with the same Pass, except that a NaN may be another NaN (comm/types.h).
+// results have the bits of comm::reduce::run() with the same Pass, except that a NaN may have different bits
+// (comm/types.h).
 struct ReduceCall {
   const void* const* inputs = nullptr;  // memory that the device reads
   void* const* outputs = nullptr;       // memory that the device writes; each is an input or overlaps no input
@@ -35,7 +36,7 @@ struct ReduceCall {
   int divisor = 0;                      // divisor of an average whose inputs are sums already; 0 means input_count
 };
 
-// A rule of an optimizer, or another pass over its parameters, as optim/kernels/kernels.h describes it.
+// A rule of an optimizer, or some other pass over its parameters, as optim/kernels/kernels.h describes it.
 struct OptimizeCall {
   int rule = 0;                  // an optim::kernels::Rule
   int layout = 0;                // an optim::kernels::Layout
@@ -43,8 +44,9 @@ struct OptimizeCall {
   int count = 0;                 // at least 1
   long long chunks = 0;          // number of chunks of all items together
   long long chunk_elements = 0;  // the kernel cuts each parameter into chunks of this many elements
-  // For rules that add squares: memory of the device with two numbers for each chunk, at the index that the chunk's
-  // item gives. The order of additions is fixed. For all other rules: null.
+  // For rules that add squares: memory of the device, to which the kernel writes two sums for each chunk. An item's
+  // `first_sum` is the index of the sums of its first chunk. The order of additions is fixed. For all other rules:
+  // null.
   double* squares = nullptr;
   // Null, or an optim::kernels::StepControl in memory of the device. The kernel multiplies gradients by `factor` of
   // this StepControl, and changes nothing if its `stopped` is set.
@@ -53,7 +55,7 @@ struct OptimizeCall {
 
 // The last step of a gradient norm: sets an optim::kernels::StepControl from the sums of all chunks.
 struct FinishNormCall {
-  const double* squares = nullptr;  // memory of the device: two numbers for each chunk, of which the first is added
+  const double* squares = nullptr;  // memory of the device: two sums for each chunk; only the first of them is used
   long long count = 0;              // chunks
   double max_norm = 0;              // limit of the norm; 0 means no limit
   void* control = nullptr;          // memory of the device

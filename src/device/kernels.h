@@ -16,7 +16,7 @@ struct Kernels {
 
 // The first call opens the plug-in, after the CUDA runtime. It throws a BackendError with exit code 69 if the plug-in
 // or the CUDA runtime is missing, or if the plug-in belongs to another version of Reigen; a later call tries again.
-// Tests link another kernels(), which runs on the host.
+// Tests link their own version of kernels(), whose functions run on the host.
 const Kernels& kernels();
 
 // The path of the plug-in. Throws as kernels() does.

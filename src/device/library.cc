@@ -38,8 +38,8 @@ void add_folder(std::vector<std::string>& folders, const std::filesystem::path& 
 }  // namespace
 
 Library::Library(const LibrarySearch& search) : search_(search) {
-  // With RTLD_LOCAL, a program that has its own NCCL or CUDA still calls that one, and Reigen calls the one opened
-  // here.
+  // With RTLD_LOCAL, a program that has its own NCCL or CUDA still calls its own library, and Reigen calls the library
+  // that is opened here.
   const int local_or_global = RTLD_NOW | (search.is_global ? RTLD_GLOBAL : RTLD_LOCAL);
   const auto open = [&](const std::string& file, int how) {
     handle_ = ::dlopen(file.c_str(), how);

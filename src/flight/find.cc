@@ -116,9 +116,9 @@ struct Gathered {
 
 bool is_of_process(std::uint64_t job, const ReadRank& rank) { return job == job_of_process(rank.pid); }
 
-// Adds to `rank` the groups and operations of `more`, a second record of the same process. A process has such a record
-// if its program constructs a Communicator itself, without reigen::init(). The second record contains no identity of a
-// job, only the hash of the process id.
+// Adds to `rank` the groups and operations of `more`, a second record of the same process. A process has such a second
+// record if its program constructs a Communicator itself, without reigen::init(). The second record contains no
+// identity of a job, only the hash of the process id.
 void add_groups(ReadRank& rank, const ReadRank& more) {
   const auto knows = [&](const std::string& name) {
     return std::any_of(rank.groups.begin(), rank.groups.end(), [&](const ReadGroup& one) { return one.name == name; });
@@ -133,9 +133,9 @@ void add_groups(ReadRank& rank, const ReadRank& more) {
                [&](const ReadOperation& operation) { return taken.contains(operation.group); });
 }
 
-// Moves the contents of each such second record to the record that the process has as a rank of a job. Processes of two
-// containers may have written the same pid into their records, so this happens only if the same process holds both
-// records open.
+// A process may have two records (see add_groups()). This function moves the contents of its second record to the
+// record that it has as a rank of a job. Processes of two containers may have written the same pid into their records,
+// so the contents are moved only if one process holds both records open.
 void join_ranks_to_jobs(std::map<std::uint64_t, Gathered>& jobs) {
   std::map<std::pair<pid_t, pid_t>, ReadRank*> ranks;  // by the process that holds the record, and the pid in it
   for (auto& [job, gathered] : jobs) {
@@ -199,8 +199,8 @@ bool is_used(const Gathered& job) {
 
 std::vector<LiveJob> find_jobs() {
   std::map<std::uint64_t, Gathered> found = gather(look_everywhere(::geteuid()));
-  // Programs that never call reigen::init() have empty records, because the launcher gives a record to each of its
-  // ranks. Jobs with only empty records are shown only if there are no other jobs.
+  // The launcher gives a record to each of its ranks. If a program never calls reigen::init(), its records stay empty.
+  // Jobs with only empty records are shown only if there are no other jobs.
   if (std::any_of(found.begin(), found.end(), [](const auto& entry) { return is_used(entry.second); })) {
     std::erase_if(found, [](const auto& entry) { return !is_used(entry.second); });
   }

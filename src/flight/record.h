@@ -15,7 +15,7 @@
 
 namespace reigen::flight {
 
-inline constexpr std::uint64_t kMagic = 0x5448474c46475201;  // another number for every change of the layout
+inline constexpr std::uint64_t kMagic = 0x5448474c46475201;  // every change of the layout gets a new number
 inline constexpr std::size_t kEntries = 1024;
 inline constexpr std::size_t kGroups = 128;
 inline constexpr std::size_t kTextWords = 6;  // 47 characters and a final zero
@@ -26,7 +26,8 @@ using Word = std::atomic<std::uint64_t>;
 using Text = std::array<Word, kTextWords>;
 using Names = std::array<std::array<char, kNameBytes>, 32>;
 
-// A call without a tag uses one cache line, a call with a tag two. Times are ticks of the header's clock.
+// A call without a tag uses one cache line, a call with a tag two. Times are ticks of the clock that Header::counter
+// names.
 struct alignas(64) Entry {
   Word version;
   Word called;

@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::uint64_t stable(std::uint64_t ticket) { return 2 * ticket + 2; }
 
-// Writes a field that an entry's version guards. Because of the release order, a reader that sees the new value also
-// sees the odd version that was written before it.
+// Writes a field of an entry. Because of the release order, a reader that sees the new value also sees the odd version
+// that was stored earlier, and rejects the entry.
 void put(Word& word, std::uint64_t value) { word.store(value, std::memory_order_release); }
 
 void put(Text& text, std::string_view value) {
@@ -173,7 +173,8 @@ std::uint64_t Recorder::called(std::uint64_t group, const Operation& operation) 
   for (;; ++ticket) {
     entry = &record_->entries[ticket % kEntries];
     std::uint64_t version = entry->version.load(std::memory_order_relaxed);
-    // Skips an entry that another thread has just taken, or that a slow thread is still writing, kEntries calls later.
+    // Skips the entry if another thread has just taken it. Also skips it if a slow thread still writes the call that
+    // took it kEntries calls ago.
     if (version > 2 * ticket || version % 2 != 0) continue;
     if (entry->version.compare_exchange_strong(version, 2 * ticket + 1, std::memory_order_relaxed)) break;
   }

@@ -158,7 +158,8 @@ bool is_onnx(std::string_view begin) {
 
 std::optional<FileKind> kind_of_pickle(std::string_view begin) {
   if (begin.size() < 2 || begin[0] != '\x80' || begin[1] < 1 || begin[1] > 5) return std::nullopt;
-  // The magic number of torch.save, 0x1950a86a20f9469cfc6c, is the first of several pickles in such a file.
+  // The magic number of torch.save, 0x1950a86a20f9469cfc6c, is the first of several pickles in a file of PyTorch before
+  // 1.6.
   if (begin.find("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv) <= 16) {
     return FileKind{"a bare pickle, as PyTorch before 1.6 wrote it", kWriteAgain};
   }
@@ -193,7 +194,7 @@ bool begins_as_zip(const InputFile& file) {
 }
 
 // A safetensors file whose header length is 384, 640, 65920, ... bytes begins like a pickle. But no pickle continues
-// with the other bytes of such a length and "{", so begins_as_safetensors() distinguishes the two.
+// with the other bytes of such a length and "{", so begins_as_safetensors() distinguishes the two kinds of file.
 bool begins_as_pickle(const InputFile& file) {
   return !begins_as_safetensors(file) && kind_of_pickle(beginning_of(file)).has_value();
 }

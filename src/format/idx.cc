@@ -15,7 +15,7 @@
 namespace reigen::format {
 namespace {
 
-constexpr std::uint64_t kMaxInflation = 1032;  // deflate cannot compress further (zlib.net/zlib_tech.html)
+constexpr std::uint64_t kMaxInflation = 1032;  // deflate's highest ratio of compression (zlib.net/zlib_tech.html)
 constexpr std::size_t kMaxDims = 8;
 constexpr const char* kFetchAgain = "check that this is the right file, or fetch it again";
 
@@ -68,8 +68,8 @@ Header read_header(ByteStream& stream, const IdxOptions& options) {
   header.header_bytes = 4 + 4 * rank;
   std::vector<std::byte> sizes(4 * rank);
   read_exactly(stream, sizes, 4);
-  // The product of eight 32-bit sizes can exceed 64 bits, so stop at the limit. A size of zero makes the array empty,
-  // whatever the other sizes are.
+  // The product of eight 32-bit sizes can exceed 64 bits, so the multiplication stops at the limit. A size of zero
+  // makes the array empty, whatever the other sizes are.
   bool too_large = false;
   header.data_bytes = size_of(header.type);
   for (std::size_t d = 0; d < rank; ++d) {
@@ -136,7 +136,7 @@ IdxArray read_idx(const std::filesystem::path& path, const IdxOptions& options) 
   array.dims = std::move(header.dims);
   array.size = header.data_bytes;
   try {
-    array.storage = std::make_unique_for_overwrite<std::byte[]>(array.size);  // pages are taken only as data arrives
+    array.storage = std::make_unique_for_overwrite<std::byte[]>(array.size);  // gets memory pages only as data arrives
   } catch (const std::bad_alloc&) {
     throw IoError(fmt::format("no memory for the {} of '{}'", format_bytes(array.size), stream.file().path()),
                   ExitCode::kOsResource);

@@ -1,6 +1,6 @@
-// The global names in a pickle that this reader knows, and the role of each. The reader never calls the function that a
-// name refers to. It does not read an object that an unknown name makes. It throws DataError for a name that serves to
-// run programs. Thread rule: constants.
+// The global names (of Python classes and functions) that the pickle reader knows, and the role of each. The reader
+// never calls the function that a name refers to. It does not read an object that an unknown name makes. It throws
+// DataError for a name that serves to run programs. Thread rule: constants.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct PickleGlobal {
   std::string_view module;
   std::string_view name;
   PickleRole role = PickleRole::kType;
-  std::optional<TensorType> type = {};  // of a storage or element type; nullopt if safetensors files have no such type
+  std::optional<TensorType> type = {};  // the type of the elements; nullopt if safetensors files have no such type
   const char* reason = "";
 };
 

@@ -15,8 +15,8 @@
 namespace reigen::format {
 namespace {
 
-// In a pickle a tensor of d dimensions needs about 8 containers and 20 + 2 * d values. The limits per entry are
-// somewhat larger.
+// In a pickle a tensor of d dimensions needs about 8 containers and 20 + 2 * d values. The limits for each entry (a
+// tensor or a value of the file) are somewhat larger.
 constexpr std::size_t kContainersPerEntry = 16;
 constexpr std::size_t kValuesPerEntry = 32;
 constexpr std::size_t kShown = 80;  // bytes of a name in a message
@@ -355,7 +355,7 @@ class PickleMachine {
     }
   }
 
-  // Handles all global names of a pickle. Both texts must lie in the pickle's bytes.
+  // Handles all global names of a pickle. `module` and `name` must be views into the pickle's bytes.
   void push_global(std::string_view module, std::string_view name) {
     if (const auto index = find_pickle_global(module, name)) return push({PickleKind::kGlobal, *index, 0});
     if (runs_programs(module, name)) {

@@ -17,7 +17,7 @@ namespace reigen::format {
 namespace {
 
 constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
-constexpr std::size_t kMaxDepth = 256;  // Python's pickler stops before that
+constexpr std::size_t kMaxDepth = 256;  // the deepest allowed nesting of containers; files of weights need a few levels
 constexpr std::size_t kMaxName = 4096;
 constexpr std::size_t kMaxRank = 64;  // PyTorch's own limit
 // Limits the names, shapes and texts that are listed: a small pickle can refer to one entry many times, and each time
@@ -92,8 +92,8 @@ class Lister {
          fmt::format("fewer from a pickle of {} bytes", pickle_.bytes()));
   }
 
-  // Whether the value need not be listed: inside an unread object only tensors, and values that may contain tensors,
-  // are listed.
+  // Whether the value need not be listed: inside an unread object (made by a name that the pickle reader does not know)
+  // only tensors, and values that may contain tensors, are listed.
   bool is_of_no_use(const PickleValue& value) const {
     const bool holds = value.kind == PickleKind::kTensor || value.kind == PickleKind::kStorage ||
                        value.kind == PickleKind::kObject || Pickle::has_items(value);

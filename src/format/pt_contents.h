@@ -20,7 +20,7 @@ struct PtContents {
   std::vector<PtObject> objects;
 };
 
-// `folder`: the prefix of the archive's record names, such as "archive/". Throws the DataErrors of PtFile.
+// `folder`: the prefix of the archive's record names, such as "archive/". Throws the DataErrors that PtFile documents.
 PtContents contents_of(const Pickle& pickle, const ZipArchive& archive, const std::string& folder,
                        const PtOptions& options);
 

@@ -22,7 +22,7 @@
 namespace reigen::format {
 namespace {
 
-constexpr std::uint64_t kMaxPickle = kGiB;      // about 200 bytes per tensor; storages are not in the pickle
+constexpr std::uint64_t kMaxPickle = kGiB;      // a pickle has about 200 bytes for each tensor, and no storages
 constexpr std::uint64_t kMaxByteOrder = 16;     // "little" or "big"
 constexpr std::uint64_t kDirectRow = 4 * kKiB;  // rows of at least this size are read directly into the result
 constexpr const char* kFetchRecords = "fetch the file again, or write it again with torch.save (PyTorch >= 1.6)";
@@ -204,7 +204,7 @@ struct PtFile::Impl {
   std::unique_ptr<std::atomic<bool>[]> checked;  // records whose CRC-32 was found correct
   PtContents contents;
   bool is_script = false;
-  std::unordered_map<std::string_view, std::size_t> index;  // by the names in contents.tensors, which stay in place
+  std::unordered_map<std::string_view, std::size_t> index;  // keys view names in contents.tensors, which do not move
 };
 
 PtFile::PtFile(const std::filesystem::path& path, const PtOptions& options)

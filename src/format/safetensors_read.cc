@@ -265,7 +265,7 @@ struct SafetensorsFile::Impl {
   InputFile file;
   std::vector<TensorEntry> tensors;
   Metadata metadata;
-  std::unordered_map<std::string_view, std::size_t> index;  // by the names in `tensors`, which stay in place
+  std::unordered_map<std::string_view, std::size_t> index;  // keys: views of names in `tensors`, which do not move
 };
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : impl_(std::make_unique<Impl>(path)) {

@@ -139,8 +139,8 @@ const std::string& names_of_tensor_types() {
 
 std::optional<std::uint64_t> bytes_of(TensorType type, std::span<const std::int64_t> shape) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
-  // Eight packed elements fill whole bytes. So full groups of eight elements are counted in bytes, because their number
-  // of bits could exceed 2^64.
+  // Eight elements of a packed type fill whole bytes. The size is computed from full groups of eight elements and a
+  // rest, because the size of the whole tensor in bits could exceed 2^64.
   const bool packed = !has_whole_bytes(type);
   const std::uint64_t unit = packed ? 1 : bits_of(type) / 8;
   std::uint64_t count = unit;

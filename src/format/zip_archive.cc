@@ -210,8 +210,8 @@ std::size_t ZipArchive::read_entry(const Directory& directory, std::span<const s
   return length;
 }
 
-// Finds where the record's content begins: after the header, which alone contains its own length. The content must end
-// before `limit`.
+// Finds where the record's content begins: directly after the record's header. The length of the header is only in the
+// header itself. The content must end before `limit`.
 void ZipArchive::read_header(ZipRecord& record, std::uint64_t limit) const {
   const auto check = [&](bool good, const std::string& got, const std::string& expected) {
     if (good) return;

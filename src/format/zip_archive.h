@@ -1,7 +1,7 @@
 // The records of a zip file as PyTorch writes it: stored, with zip64 fields where sizes need them (PKWARE's
-// APPNOTE.TXT). Packed records are listed but not unpacked. The reader trusts nothing in the file: the directory must
-// fill the bytes before the end record exactly, every record must lie in the file under a header with its name, and no
-// two records may overlap. Thread rule: may be read from several threads at once.
+// APPNOTE.TXT). Packed (compressed) records are listed but not unpacked. The reader trusts nothing in the file: the
+// directory must fill the bytes before the end record exactly, every record must lie in the file under a header with
+// its name, and no two records may overlap. Thread rule: may be read from several threads at once.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ class ZipArchive {
 
   InputFile file_;
   std::vector<ZipRecord> records_;
-  std::unordered_map<std::string_view, std::size_t> index_;  // by the names in `records_`, which stay in place
+  std::unordered_map<std::string_view, std::size_t> index_;  // keys: views of names in `records_`, which do not move
 };
 
 }  // namespace reigen::format

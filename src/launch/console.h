@@ -43,7 +43,7 @@ class Console {
   bool is_empty() const { return queue_.empty(); }
 
   int waits_for() const;  // the descriptor that must become writable; -1 if there is nothing to write
-  void write_some();      // to be called when that descriptor is writable
+  void write_some();      // to be called when the descriptor of waits_for() is writable
 
  private:
   static constexpr std::size_t kMaxQueued = std::size_t{1} << 20;

@@ -71,7 +71,7 @@ class Reader {
   std::string source_;
 };
 
-// Returns the same port on every node of a job, and usually another port for another job or user.
+// Returns the same port on every node of a job, and usually a different port for a different job or user.
 std::uint16_t port_of_job(const std::string& job) {
   const std::uint64_t hash = base::fnv1a(fmt::format("{}/{}", job, ::geteuid()));
   return static_cast<std::uint16_t>(20000 + hash % 9000);
@@ -107,9 +107,9 @@ int node_of(const Environment& e) { return e.rank / e.local_world_size; }
 
 void set_torch_ranks(Environment& e, const Reader& reader) {
   set_ranks(e, reader, "RANK", "WORLD_SIZE");
-  // A job that sets only RANK and WORLD_SIZE often leaves out LOCAL_RANK and LOCAL_WORLD_SIZE. A MASTER_ADDR that names
-  // this machine does not mean that all ranks are here: on rank 0 of a job on many machines, MASTER_ADDR names this
-  // machine too.
+  // LOCAL_RANK and LOCAL_WORLD_SIZE may be missing, because a user who sets RANK and WORLD_SIZE by hand often leaves
+  // them out. A MASTER_ADDR that names this machine does not mean that all ranks are here: on rank 0 of a job on many
+  // machines, MASTER_ADDR names this machine too.
   const auto local_size = reader.number("LOCAL_WORLD_SIZE", 1, e.world_size);
   const bool one_host = e.world_size == 1 || means_one_host(get_environment("MASTER_ADDR").value_or(""));
   e.local_world_size = local_size.value_or(one_host ? e.world_size : 1);

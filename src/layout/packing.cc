@@ -7,16 +7,16 @@
 namespace reigen::layout {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;  // bytes: a cache line, and also the widest vector register
-// Backward can write a gradient into a spare block (Range::spares), and then the gradient need not be copied to the
-// memory that other ranks read. Gradients with fewer bytes than kLeastSpare get no spare block, because their copy
-// stays within the caches and costs little. All spare blocks together have at most kMostSpare bytes, the size of a
-// bucket.
+constexpr std::int64_t kAlignment = 64;  // in bytes: the size of a cache line and of the widest vector register
+// A spare block (Range::spares) is memory that the other ranks can read. If backward writes a gradient into a spare
+// block, the gradient need not be copied for the other ranks. Gradients with fewer bytes than kLeastSpare get no spare
+// block, because their copy stays within the caches and costs little.
 constexpr std::int64_t kLeastSpare = std::int64_t{256} << 10;
-constexpr std::int64_t kMostSpare = std::int64_t{25} << 20;
+constexpr std::int64_t kMostSpare = std::int64_t{25} << 20;  // most bytes of all spare blocks: the size of a bucket
 
-// Divides the buffer into one share for each rank. Share q begins at the first block whose middle lies after the first
-// q/ranks of all elements. If there is no such block, the share is empty and begins at the end of the buffer.
+// Divides the buffer into one share for each rank. Shares begin only at blocks of kBlockElements elements of a tensor.
+// Share q begins at the first block whose middle lies after the first q/ranks of all elements. If there is no such
+// block, the share is empty and begins at the end of the buffer.
 std::vector<std::int64_t> cut(const Range& range, int ranks) {
   std::int64_t elements = 0;
   for (const Shape& shape : range.shapes) elements += numel(shape);

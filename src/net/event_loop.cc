@@ -14,7 +14,7 @@ namespace reigen::net {
 EventLoop::EventLoop() : wake_fd_(REIGEN_SYSCALL(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
   watch(wake_fd_.get(), POLLIN, [this](short) {
     std::uint64_t count = 0;
-    // If there is nothing to read, an earlier read has already consumed what this call of wake() wrote.
+    // One read consumes the counts of all calls of wake() so far. So a later read may find nothing.
     [[maybe_unused]] const auto got = ::read(wake_fd_.get(), &count, sizeof(count));
   });
 }

@@ -18,7 +18,7 @@ namespace reigen::net {
 
 class EventLoop {
  public:
-  using Handler = std::function<void(short events)>;  // the events that poll reported; also POLLERR and POLLHUP
+  using Handler = std::function<void(short events)>;  // `events`: poll's `revents`, possibly with POLLERR or POLLHUP
 
   EventLoop();
 

@@ -21,7 +21,7 @@ class FrameReader {
   enum class State { kFrame, kWouldBlock, kClosed };
 
   explicit FrameReader(std::size_t limit) : limit_(limit) {}
-  void set_limit(std::size_t limit) { limit_ = limit; }  // for frames whose length has not been read yet
+  void set_limit(std::size_t limit) { limit_ = limit; }  // holds for all frames whose length has not been read yet
 
   // Reads the bytes that have arrived, up to the end of one frame. kFrame: the frame is whole, and take() returns it.
   // Throws DataError when the length exceeds the limit; after that the stream cannot be used any more.

@@ -45,8 +45,9 @@ at::Tensor joined(const at::Tensor& y, const Sizes& s) {
   return y.transpose(1, 2).reshape({s.batch, s.length, s.dim()});
 }
 
-// The tensors of some heads of one sample: of shape [count, T, width], except for the last two, of shape [count, T].
-// Before select(), they are the tensors of all heads of all samples, with the batch as an additional first dimension.
+// The tensors of some heads of one sample. `sums` and `along` have the shape [count, T], all others have the shape
+// [count, T, width]. Before select(), the tensors hold all heads of all samples, and their first dimension is the
+// batch.
 struct Heads {
   at::Tensor query;
   at::Tensor key;

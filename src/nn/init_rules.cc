@@ -128,7 +128,7 @@ bool initialize_by_type(Module& module, const std::string& prefix, std::uint64_t
   } else if (auto* prelu = dynamic_cast<of_torch::PReLUImpl*>(&module)) {
     fill(prelu->weight, prelu->options.init());
   } else if (auto* norm = dynamic_cast<of_torch::LayerNormImpl*>(&module)) {
-    fill(norm->weight, 1);  // initialize_by_names() would take a weight of two dimensions for a linear layer's
+    fill(norm->weight, 1);  // initialize_by_names() would set a weight of two dimensions like that of a linear layer
     fill(norm->bias, 0);
   } else {
     return false;

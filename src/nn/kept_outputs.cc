@@ -113,8 +113,8 @@ void KeptOutputs::keep(const c10::OperatorHandle& operation, const std::vector<c
 }
 
 // Before an operation writes into a tensor, copies the kept outputs that lie in the memory of this tensor. The memory
-// is compared, because tensors can share memory without being views of each other: the result of _unsafe_view has its
-// own version counter.
+// is compared, because tensors can share memory without being views of each other. For example, the result of
+// _unsafe_view has its own version counter.
 void KeptOutputs::copy_before_write(const c10::OperatorHandle& operation, const std::vector<c10::IValue>& stack) {
   const auto& arguments = operation.schema().arguments();
   const std::size_t first = stack.size() - arguments.size();

@@ -43,7 +43,7 @@ class KeptOutputs {
     enum class Mode { kKeep, kTake };
     Scope(KeptOutputs& outputs, Mode mode);
     ~Scope();
-    Scope(const Scope&) = delete;  // a scope ends once
+    Scope(const Scope&) = delete;  // a copy would end the scope twice
     Scope& operator=(const Scope&) = delete;
 
    private:

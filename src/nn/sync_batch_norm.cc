@@ -33,14 +33,17 @@ std::vector<std::int64_t> others(const at::Tensor& input) {
   return result;
 }
 
-// Returns a tensor of shape [C] in a shape that broadcasts against the input, in the type of the statistics.
+// Reshapes a tensor of shape [C] so that it broadcasts against the input, and converts it to the type of the
+// statistics.
 at::Tensor beside(const at::Tensor& channels, const at::Tensor& input) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[1] = -1;
   return channels.to(statistics_type(input)).view(shape);
 }
 
-thread_local int stand_ins = 0;  // number of StandIn objects that live on this thread
+// Number of StandIn objects (stand_in.h) that live on this thread. While one lives, the statistics do not count the
+// samples of this thread.
+thread_local int stand_ins = 0;
 
 // The statistics of a batch for each channel, in fp64.
 struct Statistics {

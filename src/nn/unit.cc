@@ -11,7 +11,7 @@ namespace reigen::nn {
 
 namespace {
 
-constexpr std::size_t kLayers = 5;
+constexpr std::size_t kLayers = 5;  // number of Layers; at each Layer one function can wrap the unit's forward
 
 std::size_t place_of(Layer layer) { return static_cast<std::size_t>(layer); }
 

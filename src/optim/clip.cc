@@ -65,7 +65,7 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
     if (range.rows()) range.rows()->set_awaits_average(false);
   }
   if (is_divided(ranges)) {
-    // One rank has computed each sum, and the other ranks have 0 in its place. So this addition changes no bit.
+    // Each sum is computed by one rank, and all other ranks have 0 in its place. Adding zeros changes no bit.
     ranges.front().sharing().exchange([&](const Communicator& ranks) {
       ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum,
                        {.tag = "squares of gradients"});

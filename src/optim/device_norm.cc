@@ -40,7 +40,7 @@ void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
   const Gradients gradients = gradients_of(ranges);
   const at::Tensor squares = add_squares(gpu, gradients);
   if (is_divided(ranges)) {
-    // One rank has computed each sum, and the other ranks have 0 in its place. So this addition changes no bit.
+    // Each sum is computed by one rank, and all other ranks have 0 in its place. Adding zeros changes no bit.
     ranges.front().sharing().exchange([&](const Communicator& ranks) {
       auto* const sums = squares.mutable_data_ptr();
       CallList calls;

@@ -33,7 +33,7 @@ struct ExponentialMovingAverage::Impl {
     ParameterRange range;
     kernels::Layout layout;
     at::Tensor average;
-    at::Tensor kept;  // the weights while the average is swapped in, if the two have different types
+    at::Tensor kept;  // the weights, kept here while the average is swapped in, if the types of the two differ
   };
   EmaOptions options;
   std::vector<Part> parts;
@@ -61,7 +61,7 @@ struct ExponentialMovingAverage::Impl {
 };
 
 // Exchanges the weights and the average in this rank's share of a range. Both are flat buffers, so the exchange needs
-// no loop over parameters. On the CPU it goes through a small buffer that fits into the first-level cache.
+// no loop over parameters. On the CPU the exchange uses a small buffer that fits into the first-level cache.
 void ExponentialMovingAverage::Impl::exchange(Part& part) {
   const at::Tensor values = part.range.own_part(part.range.values());
   const at::Tensor average = part.range.own_part(part.average);
@@ -162,7 +162,8 @@ void ExponentialMovingAverage::update(const DeviceNorm* norm) {
 void ExponentialMovingAverage::Impl::update_on_gpu(double share, const kernels::StepControl* control) const {
   std::vector<DevicePart<kernels::AverageStep>> all;
   for (const Part& part : parts) {
-    // The average is a state for the kernel. For 16-bit weights it is fp32, so the layout must be one with fp32 states.
+    // For the kernel the average is an optimizer state. The average of 16-bit weights is fp32, so the layout must be
+    // one with fp32 states.
     kernels::Layout layout = part.layout;
     if (layout == kernels::Layout::kBfloat16) layout = kernels::Layout::kBfloat16Master;
     if (layout == kernels::Layout::kFloat16) layout = kernels::Layout::kFloat16Master;

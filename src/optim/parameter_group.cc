@@ -8,7 +8,8 @@ namespace reigen::optim {
 namespace {
 
 // In a pattern, `*` matches any text and `?` any character. After a mismatch the search returns only to the last `*`
-// before it. The texts that earlier `*` have matched need not change, because the last `*` can match any text.
+// before the mismatch. The texts that earlier `*` have matched need not change, because the last `*` can match any
+// text.
 bool matches_text(std::string_view pattern, std::string_view text) {
   std::size_t at = 0;
   std::size_t in_text = 0;

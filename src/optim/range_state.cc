@@ -118,8 +118,8 @@ RangeState::RangeState(std::string optimizer, std::vector<ParameterRange> ranges
 // Checks that the parameter still lies in the range's memory. If it does not, a step would change memory that the model
 // does not use any more, and would not report an error.
 void RangeState::check_still_there(const tensor::ParameterRange& range, const tensor::Segment& segment) {
-  // Parameters that are gathered for forward and backward lie in another buffer (RangeValues::whole()). data_parallel
-  // checks whether such parameters were replaced.
+  // Parameters that are gathered for forward and backward lie in a different buffer (RangeValues::whole()).
+  // data_parallel checks whether such parameters were replaced.
   REIGEN_CHECK(
       segment.numel == 0 || range.sharing().whole() != nullptr ||
           segment.parameter.const_data_ptr() == at_element(range.values(), segment.offset),

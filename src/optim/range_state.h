@@ -40,11 +40,11 @@ struct Update {
   // The step sets this to true if a gradient is not finite. If the pointer is null, gradients are not checked.
   std::atomic<bool>* not_finite = nullptr;
   at::Device device = at::kCPU;                   // where the memory of `block` is; the same for all updates of a step
-  const kernels::StepControl* control = nullptr;  // on a GPU: of StepOptions::norm; the same for all updates of a step
+  const kernels::StepControl* control = nullptr;  // numbers of StepOptions::norm, or null; equal for all updates
 };
 
 struct StateKinds {
-  std::vector<std::string> names = {};  // "exp_avg"; one flat buffer per range and name
+  std::vector<std::string> names = {};  // for example "exp_avg"; each range has one flat buffer for each name
   double initial = 0;
   bool bf16 = false;
   bool master = false;  // fp32 masters and states for 16-bit values
@@ -82,9 +82,9 @@ class RangeState {
   struct Part {
     ParameterRange range;
     kernels::Layout layout;
-    std::vector<at::Tensor> states;  // one per kind
+    std::vector<at::Tensor> states;  // one buffer for each name of StateKinds
     at::Tensor masters;              // undefined if the layout has no masters
-    at::Tensor steps;                // fp32, one per segment
+    at::Tensor steps;                // fp32, one number for each parameter
     std::vector<Treatment> treatments;
   };
   static void check_still_there(const ParameterRange& range, const tensor::Segment& segment);

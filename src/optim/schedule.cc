@@ -58,7 +58,7 @@ double cosine_factor(std::int64_t step, std::int64_t steps, double min_factor) {
 }
 
 double polynomial_factor(std::int64_t step, std::int64_t steps, double power, double min_factor) {
-  if (step >= steps) return min_factor;  // also for power 0: pow(0, 0) would be 1
+  if (step >= steps) return min_factor;  // needed for power 0, because pow(0, 0) is 1
   return min_factor + (1 - min_factor) * std::pow(1 - progress(step, steps), power);
 }
 
@@ -77,7 +77,7 @@ double one_cycle_factor(std::int64_t step, std::int64_t steps, double pct_start,
 }
 
 double stable_decay_factor(std::int64_t step, std::int64_t steps, std::int64_t decay_steps, double min_factor) {
-  if (step >= steps) return min_factor;  // also if decay_steps is 0
+  if (step >= steps) return min_factor;  // holds also if decay_steps is 0
   return min_factor + (1 - min_factor) * progress(std::min(steps - step, decay_steps), decay_steps);
 }
 

@@ -18,8 +18,9 @@ class BufferSync {
   // broadcast() and average() block. Neither changes autograd's version counters, so a graph that saved a buffer can
   // still run its backward.
   void broadcast(const std::string& tag, int root = 0);  // every rank gets the buffers of rank `root`
-  // The ranks whose buffers count in the mean. Under a Join (reigen/parallel/join.h) these are the ranks that have the
-  // newest buffers; otherwise all ranks.
+  // The ranks whose buffers count in the mean. Usually these are all ranks. Under a Join (reigen/parallel/join.h) the
+  // data of some ranks may end earlier. Then only the ranks that made the latest forward count, because the buffers of
+  // the other ranks are older.
   struct Contributors {
     bool from_here = true;  // whether this rank is one of them
     int ranks = 1;          // how many they are

@@ -425,7 +425,7 @@ void GradientReducer::synchronize() {
   }
   if (!buffers_are_fresh_) {
     prepare_forward();
-    if (no_sync_depth_ == 0 && only_adds_up()) prepare_round();  // the last forward of the other ranks did so too
+    if (no_sync_depth_ == 0 && only_adds_up()) prepare_round();  // the other ranks did this in the step's last forward
   }
   if (!watch_->is_active()) {
     watch_->begin();
@@ -463,7 +463,7 @@ void GradientReducer::settle() {
   if (!distributed()) return;
   if (gradient_strategy_) gradient_strategy_->settle();
   if (weight_strategy_) weight_strategy_->settle();
-  sync_buffers("buffers of all");  // no step number in the tag: ranks may be at different steps
+  sync_buffers("buffers of all");  // the tag has no step number, because ranks may be at different steps
 }
 
 // If both strategies have state, the names of the weight strategy's entries begin with "weights.".

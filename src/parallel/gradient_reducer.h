@@ -101,8 +101,8 @@ class GradientReducer {
   void start_over();
   void guard_steps() { guards_steps_ = true; }
 
-  // For Join. While a Join lives, each rank asks all ranks which of them still train, before each round and before each
-  // forward that synchronises buffers.
+  // For Join (reigen/parallel/join.h), under which the data of some ranks may end earlier. While a Join lives, each
+  // rank asks all ranks which of them still train, before each round and before each forward that synchronises buffers.
   void begin_join(const JoinOptions& options);
   void answer_until_all_are_done(const std::function<void()>& step);
   void leave_join();

@@ -12,7 +12,8 @@ namespace reigen::store {
 inline constexpr std::size_t kMaxKey = 64 * kKiB;
 inline constexpr std::size_t kMaxValue = kMiB;
 
-// These functions throw InvalidArgument if the key or the value is too long. The error names the key.
+// check_key() throws InvalidArgument if the key is too long, and check_value() if the value is too long. The error
+// names the key.
 void check_key(const std::string& key);
 void check_value(const std::string& key, const std::string& value);
 

@@ -29,7 +29,7 @@ constexpr std::chrono::nanoseconds kFirstGreeting = 500ms;  // limit for a hands
 constexpr std::chrono::nanoseconds kLastGreeting = 4s;
 constexpr std::chrono::nanoseconds kQuiet = 2s;          // how long the server may be silent before it gets a ping
 constexpr std::chrono::nanoseconds kLeastPongWait = 1s;  // the shortest limit for the answer to a ping
-constexpr std::chrono::nanoseconds kStoodStill = 2s;     // if a wait ends later than this, the process was stopped
+constexpr std::chrono::nanoseconds kStoodStill = 2s;     // if a wait ends this much too late, the process was stopped
 constexpr std::chrono::nanoseconds kSendWait = 10s;
 constexpr std::chrono::nanoseconds kCancelWait = 1s;
 

@@ -5,9 +5,9 @@
 //   then any number of requests, each answered by one reply, in order:
 //   client: request   u8 operation, fields
 //   server: reply     u8 status, value
-// Only two requests may be sent while a kGet waits for its key. The server answers a kPing at once. A kCancel makes the
-// server answer the kGet now. The kCancel itself gets no answer, so that it does no harm if the server has answered the
-// kGet just before.
+// While a kGet waits for its key, the client may send only kPing and kCancel. The server answers a kPing at once. A
+// kCancel makes the server answer the kGet now. The kCancel itself gets no answer. So the client gets exactly one
+// answer, even if the server has answered the kGet just before the kCancel arrives.
 #pragma once
 
 #include <cstddef>

@@ -79,8 +79,8 @@ bool listen_also(std::vector<net::Listener>& listeners, const std::string& host,
   net::throw_cannot_listen(net::endpoint_text(host, port), attempt.error);
 }
 
-// Listens on all addresses at one port. A port that the kernel picked for the first address may be taken at another
-// address. In this case the kernel picks another port for all addresses.
+// Listens on all addresses at one port. A port that the kernel picked for the first address may be taken at one of the
+// other addresses. In this case the kernel picks a new port for all addresses.
 std::vector<net::Listener> listen_on(const TcpStoreServerOptions& options) {
   std::vector<net::Listener> listeners;
   if (!options.socket.empty()) {

@@ -11,8 +11,9 @@ namespace {
 
 using Calls = std::vector<std::function<void()>>;
 
-// The functions that at_backward_end() has got during this thread's outermost inner_backward(); null outside of it. One
-// variable for each thread is enough, because the engine runs an inner backward on the thread that starts it.
+// The functions that at_backward_end() has got during this thread's outermost inner_backward(). The pointer is null
+// when no inner_backward() runs. One variable for each thread is enough, because the engine runs an inner backward on
+// the thread that starts it.
 thread_local Calls* waiting = nullptr;
 
 void queue(std::function<void()> call) {

@@ -2,9 +2,9 @@
 //
 // For tensors on the host, each call blocks, as calls of Communicator do. For tensors on a GPU, the calls begin after
 // the work that is already on LibTorch's current stream of the GPU. Work that is put on this stream later runs after
-// the calls. The host waits only until the calls are on the device. The tensors of a call may be dropped at once,
+// the calls. The host waits only until the calls are enqueued on it. The tensors of a call may be dropped at once,
 // because LibTorch reuses their memory only for later work on the same stream.
-// Thread rule: as for Communicator: the caller must order the calls of a rank in each group.
+// Thread rule: as for Communicator. Each rank makes the calls of a group one after the other.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -25,7 +25,7 @@ using Rows = std::vector<std::int64_t>;  // one number per rank
 
 std::size_t count_of(const at::Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
 
-// A contiguous tensor with the same values in memory, without a pending negation.
+// A contiguous tensor with the same values in memory, without a pending negation (neg bit).
 at::Tensor plain_memory(const at::Tensor& tensor) { return tensor.resolve_neg().contiguous(); }
 
 bool is_plain_memory(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_neg(); }
@@ -122,7 +122,7 @@ void reduce_all(const Tensors& inputs, const Tensors& outputs, const Communicato
       reduce_fused(from, to, world, options, tag);
     } else {
       reduce_into(from[0].is_same(to[0]) ? to[0] : plain_memory(from[0]), to[0], world, options, tag);
-      if (from[0].is_same(to[0])) to[0].unsafeGetTensorImpl()->bump_version();  // autograd misses writes by pointer
+      if (from[0].is_same(to[0])) to[0].unsafeGetTensorImpl()->bump_version();  // autograd does not see such writes
     }
   }
 }
@@ -172,7 +172,7 @@ std::vector<std::size_t> counts_of(const Rows& rows, const at::Tensor& like) {
 at::Tensor scatter_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world,
                         const ReduceOptions& options, const std::string& tag);
 
-// Returns the rows of all ranks, one rank after the other, times `scale`. rows[r]: the number of rows of rank r.
+// Returns the rows of all ranks, one rank after the other, times `scale`. rows[r] is the number of rows of rank r.
 at::Tensor gather_rows(const at::Tensor& tensor, const Rows& rows, const Communicator& world, double scale = 1) {
   const auto forward = [=](const Tensors& inputs) -> Tensors {
     const at::Tensor input = plain_memory(inputs[0]);

@@ -30,7 +30,7 @@ enum class ExitCode : int {
   kConfiguration = 78,     // an option or an argument is wrong
   kPeerLost = 79,          // another rank died or is unreachable; restartable
   kNotANumber = 80,        // NaN or infinity
-  kReplicasDiverged = 81,  // ranks that must be equal are not
+  kReplicasDiverged = 81,  // values that must be equal on several ranks differ
   kDoNotRestart = 93,      // tells a launcher that restarts jobs not to restart this one
 };
 

@@ -47,7 +47,7 @@ struct Chosen {
   void (*set)(void* member, std::size_t position) = nullptr;
 };
 
-// One row of the table.
+// One row of the table. It describes one member of an options struct.
 struct Field {
   // A pointer to the member. A vector holds numbers of training steps in ascending order. The text of milliseconds is a
   // number of seconds.
@@ -65,7 +65,7 @@ struct Field {
   bool own_section = false;               // whether the section is defined by the user's program, not by Reigen
 
   // For an option that only some values of another option allow, such as the alternatives of a choice (one_of.h):
-  std::vector<Value> alike = {};             // the same option in other alternatives; set() sets it there too
+  std::vector<Value> alike = {};             // the same option in other alternatives; set() sets all of them
   std::vector<std::string> owners = {};      // the alternatives that have the option; empty for other options
   std::set<std::string>* given = nullptr;    // keys that were set; other keys have the alternative's default
   const std::string* alternative = nullptr;  // the name of the chosen alternative

@@ -73,7 +73,7 @@ class OneOf {
     return row != all.rows.end() && row->set(text);
   }
 
-  // From now on all options of the chosen alternative count as set.
+  // After this call all options of the chosen alternative count as set.
   void note_given() {
     Fields own;
     (void)((name == Options::kName && (describe(own, std::get<Options>(all_)), true)) || ...);
@@ -139,9 +139,10 @@ class OneOf {
   std::string decided_by_;  // the name of the row that chooses the alternative
 };
 
-// Throws InvalidArgument with exit code 78 for a row that was set although the value of its decider does not allow it,
-// and for a row that is not set although the value of its decider requires it. The text names the values of the decider
-// that have the option. A switch that is off, an empty text and the value Field::none count as not set.
+// An option may depend on the value of another option, its decider (Field::decided_by). Throws InvalidArgument with
+// exit code 78 for an option that was set although the value of its decider does not allow it, and for an option that
+// is not set although the value of its decider requires it. The text names the values of the decider that have the
+// option. A switch that is off, an empty text and the value Field::none count as not set.
 void require_owned(const std::vector<Field>& rows);
 
 }  // namespace reigen

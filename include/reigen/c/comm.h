@@ -15,8 +15,9 @@
 // caller; the buffers of an asynchronous call must stay valid until the call has completed. A function copies every
 // text that the caller passes. A text that a function of a handle returns is valid until the handle is released.
 //
-// Thread rule: the caller must order the calls of a rank in each group; calls of two groups may run at the same time.
-// Any thread may call reigen_abort and the functions that take a reigen_work. Each thread has its own last error.
+// Thread rule: a rank makes the calls of one group one after the other, in the same order as all other ranks. It may
+// make calls of different groups at the same time. Any thread may call reigen_abort and the functions that take a
+// reigen_work. Each thread has its own last error.
 #pragma once
 
 #include <stddef.h>
@@ -102,43 +103,58 @@ int reigen_error_rank(void);  // the lost rank of REIGEN_ERROR_PEER_LOST, else -
 // Options: first call reigen_NAME_options_default() with the sizeof of the struct as `bytes`; it sets struct_size and
 // all defaults. Then change members. A later version of Reigen may add members at the end of a struct; programs that
 // were built with an earlier version continue to work. For a text, NULL means the default. The comment of each member
-// begins with its default. "NULL: VARIABLE, else VALUE" means that NULL takes the value of the environment variable, or
-// VALUE if the variable is not set; "0: VARIABLE, else VALUE" means the same for 0.
+// names its default. Some defaults (NULL or 0) stand for the value of an environment variable. If this variable is not
+// set, they stand for a fixed value.
 typedef struct reigen_init_options {
   size_t struct_size;
-  const char* name;     // "world"
-  const char* backend;  // NULL: REIGEN_COMM_BACKEND, else "auto"; docs/backends.md has all names
-  int64_t timeout_ms;   // 0: REIGEN_TIMEOUT, else 10 minutes; a longer wait for a live rank ends the group
-  int keep_memory;      // 1: freed memory stays in the process (reigen/runtime/init.h)
-  const char* network;  // NULL: REIGEN_COMM_NETWORK, else "tcp"; the backend between machines, "tcp" or "mpi"
-  int segments;         // 0: REIGEN_COMM_SEGMENTS, else chosen by size; pieces into which "tcp" cuts transfers
-  int connections;      // 0: REIGEN_COMM_CONNECTIONS, else 1; sockets of "tcp" that share a large message
+  const char* name;  // default "world"
+  // Default: NULL, which means the variable REIGEN_COMM_BACKEND, or "auto" without it. docs/backends.md has all names.
+  const char* backend;
+  // Default: 0, which means the variable REIGEN_TIMEOUT, or 10 minutes without it. A longer wait for a live rank ends
+  // the group.
+  int64_t timeout_ms;
+  int keep_memory;  // default 1, which means that freed memory stays in the process (reigen/runtime/init.h)
+  // The backend between machines, "tcp" or "mpi". Default: NULL, which means REIGEN_COMM_NETWORK, or "tcp" without it.
+  const char* network;
+  // The number of pieces into which "tcp" cuts transfers. Default: 0, which means the variable REIGEN_COMM_SEGMENTS.
+  // Without this variable the size of the transfer decides.
+  int segments;
+  // The number of sockets of "tcp" that share a large message. Default: 0, which means the variable
+  // REIGEN_COMM_CONNECTIONS, or 1 without it.
+  int connections;
 } reigen_init_options;
 
 typedef struct reigen_comm_options {
   size_t struct_size;
-  int rank;             // 0
-  int size;             // 1
-  const char* store;    // NULL, which only a group of one rank may use. Else the store through which the ranks find
-                        // each other: either the path of a file that all ranks can reach and that is new for each job,
-                        // or tcp://host:port, where rank 0 serves the store for one group at a time
-  const char* name;     // "world"; two groups that use the same file as store need different names
-  const char* backend;  // "auto"; the names are those of reigen_init_options
-  int64_t join_timeout_ms;       // 60 s: the longest wait until all ranks have joined
-  int64_t report_after_ms;       // 30 s: after a longer wait for a live rank, a warning names this rank
-  int64_t timeout_ms;            // 10 minutes: a longer wait for a live rank ends the group
-  int64_t heartbeat_timeout_ms;  // 10 s: a rank that sends no heartbeat for this time counts as lost
-  const char* network;           // "tcp"; reigen_init_options explains this and the next two members
-  int segments;                  // 0: chosen by size
-  int connections;               // 1
+  int rank;  // default 0
+  int size;  // default 1
+  // The store through which the ranks find each other. Either the path of a file that all ranks can reach and that is
+  // new for each job, or tcp://host:port, where rank 0 serves the store for one group at a time. Default: NULL, which
+  // only a group of one rank may use.
+  const char* store;
+  const char* name;              // default "world"; two groups that use the same file as store need different names
+  const char* backend;           // default "auto"; the names are those of reigen_init_options
+  int64_t join_timeout_ms;       // default 60 s; the longest wait until all ranks have joined
+  int64_t report_after_ms;       // default 30 s; after a longer wait for a live rank, a warning names that rank
+  int64_t timeout_ms;            // default 10 minutes; a longer wait for a live rank ends the group
+  int64_t heartbeat_timeout_ms;  // default 10 s; a rank that sends no heartbeat for this time counts as lost
+  const char* network;           // default "tcp"; reigen_init_options explains this and the next two members
+  int segments;                  // default 0, which means that the size of a transfer decides
+  int connections;               // default 1
 } reigen_comm_options;
 
 typedef struct reigen_call_options {
   size_t struct_size;
-  reigen_work** work;  // NULL: the call blocks. Else the call is asynchronous, and *work becomes its handle
-  int only_caller;     // 0: the progress thread advances the call too; 1: only reigen_poll and reigen_work_wait do
-  const char* tag;     // NULL: no tag. Errors of the call show the tag, and the ranks compare it; at most 47 characters
-  double factor;       // 1; this rank's input is multiplied by this factor; only for sums of floats
+  // Default: NULL, with which the call blocks. With another value the call is asynchronous, and *work becomes its
+  // handle.
+  reigen_work** work;
+  // Default: 0, with which the rank's progress thread also advances the call. With 1 only reigen_poll and
+  // reigen_work_wait advance it.
+  int only_caller;
+  // Default: NULL, which means no tag. A tag has at most 47 characters. Errors of the call show the tag, and the ranks
+  // compare it.
+  const char* tag;
+  double factor;  // default 1; this rank's input is multiplied by this factor; only for sums of floats
 } reigen_call_options;
 
 reigen_status reigen_init_options_default(reigen_init_options* options, size_t bytes);
@@ -153,26 +169,26 @@ reigen_status reigen_comm_create(const reigen_comm_options* options, reigen_comm
 // The ranks of `comm` that pass the same `color` form a new group, in which they are ordered by (key, rank). A rank
 // that passes a negative `color` gets NULL.
 reigen_status reigen_split(reigen_comm* comm, int color, int key, reigen_comm** part);
-// Ends the group, and all groups that are related to it by reigen_split, on all ranks: pending and later calls of every
+// Ends the group, and all groups that are related to it by reigen_split, on all ranks. Pending and later calls of every
 // rank fail with this cause.
 reigen_status reigen_abort(reigen_comm* comm, const char* cause);
 // Waits for pending operations, two seconds at most, and then leaves the group. Handles of memory and of asynchronous
 // calls remain valid.
 void reigen_comm_release(reigen_comm* comm);
 
-int reigen_rank(const reigen_comm* comm);             // -1 for NULL
-int reigen_size(const reigen_comm* comm);             // -1 for NULL
-const char* reigen_name(const reigen_comm* comm);     // NULL for NULL
-const char* reigen_backend(const reigen_comm* comm);  // NULL for NULL
+int reigen_rank(const reigen_comm* comm);             // -1 if comm is NULL
+int reigen_size(const reigen_comm* comm);             // -1 if comm is NULL
+const char* reigen_name(const reigen_comm* comm);     // NULL if comm is NULL
+const char* reigen_backend(const reigen_comm* comm);  // NULL if comm is NULL
 
 // Allocates zeroed memory, aligned to 64 bytes. Operations on this memory make no extra copies. The memory may outlive
 // the group. Fails with REIGEN_OS_RESOURCE when no memory is left.
 reigen_status reigen_allocate(reigen_comm* comm, size_t bytes, reigen_memory** memory);
-void* reigen_memory_data(const reigen_memory* memory);  // NULL for NULL
+void* reigen_memory_data(const reigen_memory* memory);  // NULL if memory is NULL
 void reigen_memory_release(reigen_memory* memory);
 
-// The operations. If `options` is NULL, the call blocks, has no tag, and has the factor 1. Counts are numbers of
-// elements.
+// The operations. P is the number of ranks of the group, and r is the number of this rank. If `options` is NULL, the
+// call blocks, has no tag, and has the factor 1. Counts are numbers of elements.
 
 // output[i] = op over the input[i] of all ranks, i < count
 reigen_status reigen_all_reduce(reigen_comm* comm, const void* input, void* output, size_t count, reigen_type type,
@@ -241,7 +257,7 @@ reigen_status reigen_poll(reigen_comm* comm);
 // limits the wait. Fails with REIGEN_ERROR_TIMEOUT when this time has passed. If reigen_work_is_completed returns 0
 // after this failure, the operation continues, and the program may wait for it again.
 reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms);
-int reigen_work_is_completed(const reigen_work* work);  // 1: completed or failed, 0: not yet, -1 for NULL
+int reigen_work_is_completed(const reigen_work* work);  // 1 if it has completed or failed, 0 if not, -1 if work is NULL
 void reigen_work_release(reigen_work* work);            // an operation that is not complete continues
 // NOLINTEND(readability-identifier-naming)
 

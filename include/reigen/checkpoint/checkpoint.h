@@ -77,9 +77,9 @@ class Checkpoint {
   const std::filesystem::path& path() const;
   const Manifest& manifest() const;
 
-  // Reads every byte and compares the hashes with those in the manifest. With `shares` > 1 it reads only part number
-  // `share` (0, 1, ...) of `shares` parts of about equal size. Throws DataError naming file, bytes and tensor of the
-  // first damage.
+  // Reads every byte and compares the hashes with those in the manifest. With `shares` > 1 the bytes are divided into
+  // `shares` shares of about equal size, and verify() reads only number `share` (0, 1, ...). Throws DataError naming
+  // file, bytes and tensor of the first damage.
   void verify(int share = 0, int shares = 1) const;
   // Reads every byte like verify(), and returns all damage instead of throwing.
   std::vector<std::string> damage() const;
@@ -95,7 +95,8 @@ class Checkpoint {
 
 struct Search {
   std::optional<Checkpoint> newest = {};
-  std::vector<std::string> damaged = {};               // why each newer checkpoint was passed over, newest first
+  // Why each checkpoint that is newer than `newest` was passed over. The reason for the newest checkpoint comes first.
+  std::vector<std::string> damaged = {};
   std::vector<std::filesystem::path> unreadable = {};  // the newer checkpoints that the disk could not read
 };
 

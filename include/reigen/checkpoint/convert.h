@@ -13,9 +13,9 @@
 
 namespace reigen::checkpoint {
 
-// Rules (old prefix, new prefix) for the names of tensors. For each name, only the first rule is applied whose old
-// prefix begins the name: it replaces the old prefix by the new one. The rule {"module.", ""} changes
-// "module.fc.weight" to "fc.weight".
+// Rules (old prefix, new prefix) for the names of tensors. For each name, only the first rule whose old prefix begins
+// the name is applied. Its new prefix replaces the old prefix. The rule {"module.", ""} changes "module.fc.weight" to
+// "fc.weight".
 using Renaming = std::vector<std::pair<std::string, std::string>>;
 std::string renamed(const std::string& name, const Renaming& rules);
 
@@ -27,7 +27,7 @@ void write_whole(const Weights& from, const std::filesystem::path& path, const R
 
 // Writes the content of `from` as a new checkpoint under `directory`. The new checkpoint has the files that `ranks`
 // ranks would write if each rank held an equally long run of consecutive elements of every tensor (or one element
-// more). With one rank the tensors are whole. Returns the path of the checkpoint. Needs memory for the part of one
+// more). With one rank the tensors are whole. Returns the path of the checkpoint. Needs memory for the data of one
 // rank.
 std::filesystem::path reshard(const Checkpoint& from, const std::filesystem::path& directory, int ranks);
 

@@ -65,7 +65,7 @@ struct Manifest {
   std::map<std::string, Group> groups = {};
 
   std::uint64_t bytes() const;                                                    // size of all files
-  const StoredTensor* find(std::string_view group, std::string_view name) const;  // null if there is none
+  const StoredTensor* find(std::string_view group, std::string_view name) const;  // null if there is no such tensor
 };
 
 // Every manifest has exactly one text: to_text(from_text(text)) == text. So no byte of the text can change unnoticed.

@@ -39,7 +39,7 @@ class Saver {
   Saver(std::filesystem::path directory, Communicator world, const SaverOptions& options = {});
   // Waits for the save that is in flight. Logs an error that no call has thrown yet.
   ~Saver();
-  Saver(const Saver&) = delete;  // its thread writes into its memory
+  Saver(const Saver&) = delete;  // the writing thread uses the memory of this object
   Saver& operator=(const Saver&) = delete;
 
   // Makes the writing thread allocate the memory for a copy of contents of this size, so that the first save need not

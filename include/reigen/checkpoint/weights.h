@@ -6,12 +6,12 @@
 // The source may be:
 // - a safetensors file;
 // - a file of Python's torch.save, of C++'s torch::save or of TorchScript (.pt, .pth, .bin; no code in it is run);
-// - a folder of a Hugging Face model, with model.safetensors or pytorch_model.bin, or with parts of them and an index
-//   (model.safetensors.index.json or pytorch_model.bin.index.json);
+// - a folder of a Hugging Face model, with model.safetensors or pytorch_model.bin, or with several files that an index
+//   lists (model.safetensors.index.json or pytorch_model.bin.index.json);
 // - a checkpoint of this library, of which one group of tensors is read ("model", "optimizer");
 // - the folder of a run, whose newest whole checkpoint is read.
 // The content of a file decides its kind, not its name. This class only reads, and does not need LibTorch. Thread rule:
-// one thread at a time uses a Weights.
+// one thread at a time may use a Weights object.
 #pragma once
 
 #include <filesystem>

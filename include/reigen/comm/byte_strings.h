@@ -7,7 +7,8 @@
 //
 // All functions are blocking. Each function makes two collectives; the first sends 8 bytes per rank. The functions
 // throw the errors of Communicator's operations; the text of each error contains `tag`.
-// Thread rule: the caller must order these calls and the other operations of the group (communicator.h).
+// Thread rule: each rank makes these calls and its other calls of the group one after the other, in the same order as
+// all other ranks.
 #pragma once
 
 #include <string>

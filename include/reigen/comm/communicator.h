@@ -3,14 +3,15 @@
 // Every rank calls the same operations in the same order with the same count, type, reduction and root. The ranks
 // compare their calls. If the calls differ, all ranks throw CollectiveMismatch, whose text names two different calls.
 // Each of Reigen's algorithms adds in a fixed order, by default in rank order (docs/algorithms.md), so every rank and
-// every run gets the same bits. Over mpi and nccl the MPI library or NCCL chooses the order.
+// every run gets the same bits. With the backends mpi and nccl, the MPI library or NCCL chooses the order of the
+// additions.
 //
 // Each operation has two forms. NAME() runs on the caller's thread and returns when the operation is done. start_NAME()
 // returns at once: the operation then runs on the rank's progress thread, on a thread that waits for its Work, or
 // inside poll(). Operations of one group begin and complete in the order of the calls. run() and start() take a list of
 // calls; the ranks wait for each other once for the whole list (call_list.h). No call waits for ever (GroupOptions has
 // the time limits). A call throws PeerLost within a second after another rank died, and within 10 s after another rank
-// was stopped. If another rank lives but does not make the call, a warning names this rank after 30 s, and the call
+// was stopped. If another rank lives but does not make the call, a warning names that rank after 30 s, and the call
 // throws Timeout after 10 minutes.
 //
 // The calls of a group work on the host's memory, and also on the memory of one GPU if GroupOptions::device names one.
@@ -25,8 +26,9 @@
 // rank is not in this group. Every further call throws Aborted with the first cause. Leaving a group does not end any
 // other group.
 //
-// Thread rule: the caller must order the calls of a rank in each group; calls of two groups may run at the same time. A
-// Communicator is a handle: copies refer to the same group. A rank leaves the group when its last copy is destroyed.
+// Thread rule: a rank makes the calls of one group one after the other, in the same order as all other ranks. It may
+// make calls of different groups at the same time. A Communicator is a handle: copies refer to the same group. A rank
+// leaves the group when its last copy is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -66,8 +68,8 @@ class Communicator {
   // The device on whose memory the group's calls work in addition to the host's memory, or the cpu if there is no such
   // device.
   Device device() const;
-  // The algorithm of this rank's last completed collective on this kind of memory (docs/algorithms.md). Tools and tests
-  // use it.
+  // The algorithm of this rank's last completed collective on memory of the kind `memory` (docs/algorithms.md). Tools
+  // and tests use it.
   std::string last_algorithm(DeviceKind memory = DeviceKind::kCpu) const;
 
   // output[i] = op over the input[i] of all ranks, for i < count. The call is in place when output == input; otherwise
@@ -112,7 +114,8 @@ class Communicator {
   [[nodiscard]] Work start_gather(const void* input, void* output, std::size_t count, DataType type, int root,
                                   const StartOptions& options = {}) const;
 
-  // output[i] = input[r·count + i] of root. Other ranks may pass a null input. In place on root when
+  // output[i] = input[r·count + i] of root, on the rank with number r. Other ranks may pass a null input. In place on
+  // root when
   // output == input + root·count.
   void scatter(const void* input, void* output, std::size_t count, DataType type, int root,
                const CallOptions& options = {}) const;
@@ -120,7 +123,7 @@ class Communicator {
                                    const StartOptions& options = {}) const;
 
   // output[q·count + i] = input[r·count + i] of rank q: block r of every rank goes to rank r. Never in place. Traffic:
-  // P·N bytes per rank.
+  // P·N bytes per rank, for P ranks and N bytes of `count` elements.
   void all_to_all(const void* input, void* output, std::size_t count, DataType type,
                   const CallOptions& options = {}) const;
   [[nodiscard]] Work start_all_to_all(const void* input, void* output, std::size_t count, DataType type,
@@ -157,8 +160,8 @@ class Communicator {
   // The data that recv() writes on rank `to` are the data that send() read on rank `from`. The n-th send from rank A to
   // rank B matches the n-th recv on rank B from rank A; the ranks compare count, type and tag. Sends and recvs run at
   // the same time as other calls, in any order: wait for them before another call uses their data. A send of up to 1
-  // KiB does not wait for its recv. A longer send may wait, so an exchange of longer data needs start_send() or a
-  // CallList.
+  // KiB does not wait for its recv. A longer send may wait for its recv. So two ranks that send each other longer data
+  // must use start_send() or a CallList.
   void send(const void* data, std::size_t count, DataType type, int to, const CallOptions& options = {}) const;
   [[nodiscard]] Work start_send(const void* data, std::size_t count, DataType type, int to,
                                 const StartOptions& options = {}) const;
@@ -178,8 +181,8 @@ class Communicator {
 
   // The ranks that pass the same `color` form a new group, in which they are ordered by (key, rank). A rank that passes
   // a negative `color` gets no group. Collective and blocking: every rank of this group calls it, in the same order as
-  // its other operations. Calls of the new group may use memory from allocate() of this group at the same cost, and
-  // calls of both groups may be in flight at the same time. Cost: a few rounds, in each of which all ranks of this
+  // its other operations. Memory from allocate() of this group may be used in calls of the new group, at the same cost.
+  // Calls of both groups may be in flight at the same time. Cost: a few rounds, in each of which all ranks of this
   // group exchange small messages. The number of rounds does not grow with the number of ranks.
   std::optional<Communicator> split(int color, int key = 0) const;
 
@@ -191,11 +194,12 @@ class Communicator {
   // Allocates memory on the device `on`, which must be device() or the cpu. For the cpu this function is the same as
   // the one above. Over cuda_ipc every rank of the group can access the memory. When the last shared_ptr of the memory
   // is gone, allocate() may return the memory again. So all streams must have finished their work on the memory before
-  // that, as before cudaFree(). Throws InvalidArgument for a device that is not the group's.
+  // its last shared_ptr goes, as before cudaFree(). Throws InvalidArgument for a device that is neither device() nor
+  // the cpu.
   std::shared_ptr<void> allocate(std::size_t bytes, const Device& on) const;
 
   // Whether all ranks of the group can access each other's host memory. If so, allocate_shared() works, and a running
-  // call keeps a processor busy instead of waiting for a network. False with the backend "self".
+  // call keeps a processor busy instead of waiting for a network. The result is false with the backend "self".
   bool shares_memory() const;
   // Allocates one block of memory that all ranks of the group map. After two ranks have taken part in an operation,
   // each of the two sees the data that the other wrote to the block before the operation. Collective and blocking. The
@@ -209,10 +213,12 @@ class Communicator {
   void poll() const;
 
   // The last 1,024 calls of this rank, in the order of the calls. They come from the flight record
-  // (docs/flight_recorder.md), which all groups of the family share. Reads about 100 KB, and does not communicate.
+  // (docs/flight_recorder.md), which this group shares with all groups that are related to it by split(). Reads about
+  // 100 KB, and does not communicate.
   std::vector<PastCall> history() const;
 
-  // Ends all groups of the family on every rank: pending and later calls throw Aborted with this cause.
+  // Ends this group, and all groups that are related to it by split(), on every rank. Their pending and later calls
+  // throw Aborted with this cause.
   void abort(const std::string& cause) const;
 
  private:

@@ -15,10 +15,11 @@
 namespace reigen::comm {
 
 struct PastCall {
-  std::uint64_t number = 0;  // the call's number; one count runs over this rank's calls in all groups of the record
-  std::string group = {};    // the group's name
-  std::string kind = {};     // "all_reduce"
-  std::string tag = {};      // CallOptions::tag
+  // The call's number. This rank's calls in all groups that share the flight record are numbered consecutively.
+  std::uint64_t number = 0;
+  std::string group = {};  // the group's name
+  std::string kind = {};   // "all_reduce"
+  std::string tag = {};    // CallOptions::tag
   std::uint64_t bytes = 0;
   std::int64_t called = 0;   // when the program made the call
   std::int64_t started = 0;  // when this rank began to work on the call

@@ -20,9 +20,12 @@ struct BackendEntry;
 
 // Which threads advance a started operation.
 enum class Progress {
-  kThread,  // the rank's progress thread too: the operation overlaps with the caller's work, but a thread must wake up
-  kCaller,  // only threads inside start_NAME(), poll() and wait(); only wait() blocks. For programs that keep
-            // all cores busy and call poll() often
+  // The rank's progress thread, and threads inside start_NAME(), poll() and wait(). The operation continues while the
+  // caller does other work, but the progress thread must first wake up.
+  kThread,
+  // Only threads inside start_NAME(), poll() and wait(). Of these functions only wait() blocks. This value is for
+  // programs that keep all cores busy and call poll() often.
+  kCaller,
 };
 
 inline constexpr std::size_t kLongestTag = 47;  // characters
@@ -31,7 +34,8 @@ struct CallOptions {
   // A text that every error of the call shows and that the ranks compare, e.g. "step 12 bucket 3"; at most kLongestTag
   // characters.
   std::string tag = {};
-  // In sums of floats, this rank's input is multiplied by the factor (16-bit types in fp32). May differ between ranks.
+  // In sums of floats, this rank's input is multiplied by this factor. Products of 16-bit types are computed in fp32.
+  // The factor may differ between ranks.
   double factor = 1;
   // A call on GPU memory begins after the work that is on this stream when the call is made. Without a stream, it
   // begins after the work on the device's default stream. The buffers of a call decide whether the call is on the
@@ -52,11 +56,11 @@ struct GroupOptions {
   int rank = 0;
   int size = 1;
   std::shared_ptr<store::Store> store = nullptr;  // may be null only for one rank with backend "auto" or "self"
-  std::string name = "world";                     // appears in messages and store keys, so names must differ
+  std::string name = "world";                     // appears in messages and store keys; each group needs its own name
   // The backend for the host's memory: auto, self, shared_memory, tcp, mpi or hierarchical. "auto" chooses
-  // shared_memory if all ranks are on one machine, `network` if no two ranks are on the same machine, and hierarchical
-  // otherwise. If the name is that of a backend for a device's memory ("nccl"), it counts as `device_backend`, and the
-  // host's backend is "auto".
+  // shared_memory if all ranks are on one machine. It chooses the backend that `network` names if no two ranks are on
+  // the same machine. Otherwise it chooses hierarchical. If the name is that of a backend for a device's memory
+  // ("nccl"), it counts as `device_backend`, and the host's backend is "auto".
   std::string backend = "auto";
   // The GPU on whose memory the group's calls work in addition to the host's memory. The cpu means that the group has
   // no GPU. The index is taken modulo the number of GPUs that the rank sees, because a scheduler may show each rank
@@ -66,27 +70,30 @@ struct GroupOptions {
   // cuda_ipc if the ranks also share the host's memory, otherwise nccl.
   std::string device_backend = "auto";
   std::string network = "tcp";  // the backend between machines: tcp or mpi
-  // Ranks that can open each other's memory count as ranks of one machine, unless their machine_id differs. So one
-  // computer can play several machines. If machine_id is empty on all ranks, only the ability to open the memory
-  // decides.
+  // Ranks that can open each other's memory count as ranks of one machine, unless their machine_id differs. So the
+  // ranks of one computer can act as ranks of several machines. If machine_id is empty on all ranks, only the ability
+  // to open the memory decides.
   std::string machine_id = {};
-  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);       // longest wait for all ranks to join
-  std::chrono::milliseconds report_after = std::chrono::seconds(30);       // longer waits for a live rank are logged
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);            // longer waits for a live rank throw Timeout
-  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // after a longer silence a rank is lost
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // longest wait for all ranks to join
+  std::chrono::milliseconds report_after = std::chrono::seconds(30);  // longer waits for a live rank are logged
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);       // longer waits for a live rank throw Timeout
+  // A rank that sends no heartbeat for this time counts as lost.
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);
   // Rules that choose the algorithm of an operation, e.g. "all_reduce:ring,broadcast:two_shot@>1M"
   // (docs/algorithms.md). "tuned" stands for the rules that `reigen tune` found. The rules apply to the backends tcp
   // and shared_memory, and to auto and hierarchical, which use these two. Each of the two backends takes the rules that
   // name one of its own algorithms. The rules must be the same on every rank.
   std::string algorithms = {};
-  int segments = 0;     // over tcp: pieces into which algorithms cut data; the same on every rank; 0: chosen by size
-  int connections = 1;  // over tcp: sockets that share a large message between two ranks
+  // For the backend tcp: the number of pieces into which an algorithm cuts the data of a call. It must be the same on
+  // every rank. 0 means that the size of the data decides.
+  int segments = 0;
+  int connections = 1;  // for the backend tcp: the number of sockets that share a large message between two ranks
   std::shared_ptr<store::Store> meeting = nullptr;  // for Reigen's own use: the store for joining; if null, `store`
   // Called about once a second while the group waits for ranks to join. If this function throws an error, the group is
   // not formed.
   std::function<void()> while_forming = {};
-  std::shared_ptr<flight::Recorder> recorder = nullptr;  // this rank's flight record; null: the group makes one
-  const BackendEntry* engine = nullptr;  // for Reigen's own tests: used in place of the backend that `backend` names
+  std::shared_ptr<flight::Recorder> recorder = nullptr;  // this rank's flight record; if null, the group makes one
+  const BackendEntry* engine = nullptr;  // for Reigen's own tests: a backend that replaces the one that `backend` names
 };
 
 // The options that a user can set as text: in the section comm of a training's configuration, or by REIGEN_COMM_<KEY>.

@@ -34,11 +34,11 @@ class Work {
   // wait() does for a stream of the cpu, for an operation on the host's memory, and for a default stream that several
   // ranks of one process share.
   // Use a stream of the rank's own that does not wait for the default stream (cudaStreamNonBlocking). Otherwise all
-  // ranks may block: the beginning of another call may have to wait for a stream that itself waits for a call. Until
-  // the stream has run the wait, the buffers must remain valid, and the program must not call functions that wait for
-  // the device (cudaFree, cudaDeviceSynchronize). Throws as wait() does, and throws InvalidArgument for a stream of
-  // another device. If an error occurs later, the group's next call throws it, and the stream continues with an invalid
-  // result.
+  // ranks may block for ever: a later call may be unable to begin, because it must wait for a stream that itself waits
+  // for an earlier call. Until the stream has run the wait, the buffers must remain valid, and the program must not
+  // call functions that wait for the device (cudaFree, cudaDeviceSynchronize). Throws as wait() does, and throws
+  // InvalidArgument for a stream of another device. If an error occurs after wait_on() has returned, the group's next
+  // call throws it, and the stream continues with an invalid result.
   void wait_on(const Stream& stream) const;
 
   // True if the operation has completed or failed. Never blocks, never throws.

@@ -22,7 +22,7 @@ struct CommandLine {
   Config config;
   bool help = false;
   bool print_config = false;
-  std::optional<int> ranks = {};  // the number N of the flag -n N; not set: there is no such flag
+  std::optional<int> ranks = {};  // the number N of the flag -n N; not set if there is no such flag
 };
 
 using Environment = std::vector<std::pair<std::string, std::string>>;

@@ -2,8 +2,8 @@
 // environment variables (`REIGEN_SECTION_KEY`). This header does not need LibTorch.
 //
 // Each struct has a describe() that lists its members once. Reading, checking, --help, --print-config and the
-// comparison between ranks (command_line.h) all use these rows.
-// Thread rule: values, freely copied between threads.
+// comparison between ranks (command_line.h) all use this list.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <cstdint>
@@ -94,8 +94,8 @@ inline void describe(Fields& fields, TrainConfig& o) {
 
 struct OptimConfig {
   optim::AnyOptimizer rule = {};            // optim.name and the options of that optimizer
-  std::optional<double> lr = {};            // not set: the optimizer's default
-  std::optional<double> weight_decay = {};  // not set: the optimizer's default
+  std::optional<double> lr = {};            // if not set, the optimizer's default
+  std::optional<double> weight_decay = {};  // if not set, the optimizer's default
   std::string no_decay = {};
   std::string no_adapt = {};
   std::string lr_factors = {};
@@ -134,7 +134,7 @@ inline void describe(Fields& fields, OptimConfig& o) {
 }
 
 struct DataConfig {
-  bool takes_path = true;  // false: there is no option data.path
+  bool takes_path = true;  // if false, there is no option data.path
   std::string path = {};
   std::int64_t workers = 1;
   std::string dump_order = {};
@@ -156,9 +156,9 @@ struct ModelOption {
   std::string key = {};  // "dim" is the option model.dim; "loss.rate" is the option loss.rate in a section of your own
   std::variant<std::int64_t, double, std::string, bool> value = std::int64_t{0};
   std::string meaning = {};               // text for --help
-  std::optional<double> low = {};         // smallest value; not set: 1 for whole numbers, no limit for real ones
-  std::optional<double> high = {};        // largest value; not set: 1,000,000 for whole numbers, no limit for real ones
-  std::vector<std::string> choices = {};  // values that a text may have; empty: any text
+  std::optional<double> low = {};         // smallest value; if not set: 1 for a whole number, no limit for a real one
+  std::optional<double> high = {};        // largest value; if not set: 10^6 for a whole number, no limit for a real one
+  std::vector<std::string> choices = {};  // values that a text may have; if empty, any text
 };
 
 struct ModelConfig {
@@ -259,7 +259,7 @@ struct Config {
   CheckpointConfig checkpoint = {};
 };
 
-// The rows of all sections. They point into `config`.
+// Returns the rows (descriptions of options, fields.h) of all sections. They point into `config`.
 std::vector<Field> fields(Config& config);
 
 }  // namespace reigen::config

@@ -22,13 +22,13 @@ struct ParameterGroup {
   // every parameter with at most one dimension: biases, and the scales of norms under any name.
   std::vector<std::string> patterns = {};
   double lr_factor = 1;                     // learning rate = lr_factor · the optimizer's rate; at least 0
-  std::optional<double> weight_decay = {};  // not set: the optimizer's weight decay; at least 0
-  bool adapt = true;                        // for LARS and LAMB; false: norms do not scale the step
+  std::optional<double> weight_decay = {};  // at least 0; if not set, the optimizer's weight decay
+  bool adapt = true;                        // if false, LARS and LAMB do not scale the step by norms
 };
 
 inline constexpr const char* kKeepsSquares = "how much of the mean of squares a step keeps; below 1";
 
-// Rows that several optimizers have.
+// Each of these functions adds a row (the description of an option, fields.h) that several optimizers have.
 inline void add_betas(Fields& fields, std::pair<double, double>& betas) {
   fields.add("beta1", betas.first, at_least(0).below(1), "how much of the mean of gradients a step keeps; below 1");
   fields.add("beta2", betas.second, at_least(0).below(1), kKeepsSquares);
@@ -53,8 +53,8 @@ struct AdamWOptions {
   double eps = 1e-8;                            // above 0
   double weight_decay = 1e-2;                   // at least 0
   bool amsgrad = false;                         // divide by the largest exp_avg_sq so far; one more state tensor
-  // Keep the state tensors m (exp_avg) and v (exp_avg_sq) in bf16: together they take as much memory as the fp32
-  // parameters, instead of twice as much. Only for fp32 parameters and without amsgrad. m and v are rounded
+  // If true, the state tensors m (exp_avg) and v (exp_avg_sq) are bf16. Together they then take as much memory as the
+  // fp32 parameters, instead of twice as much. Only for fp32 parameters and without amsgrad. m and v are rounded
   // stochastically. With rounding to nearest v would never change: one step changes it by about 1/1000 of its value,
   // and neighbouring bf16 numbers differ by about 1/256. The random bits follow from parameter, element and step, so
   // repeated and resumed runs stay bitwise equal.
@@ -90,8 +90,8 @@ inline void describe(Fields& fields, AdamOptions& o) {
   add_bf16_states(fields, o.bf16_states);
 }
 
-// SGD (sgd.h). State: "<parameter>.momentum" (with momentum) and "<parameter>.step". Memory: with momentum, that of the
-// parameters; without, nothing.
+// SGD (sgd.h). State: "<parameter>.momentum" (with momentum) and "<parameter>.step". With momentum, the states take as
+// much memory as the parameters; without momentum there are no states.
 struct SGDOptions {
   static constexpr const char* kName = "sgd";
 
@@ -151,7 +151,8 @@ inline void describe(Fields& fields, RMSpropOptions& o) {
   fields.add("centered", o.centered, "divide by the standard deviation");
 }
 
-// Lion (lion.h). State: "<parameter>.exp_avg" and ".step". Memory: that of the parameters, half of AdamW's.
+// Lion (lion.h). State: "<parameter>.exp_avg" and ".step". The states take as much memory as the parameters, half as
+// much as AdamW's.
 struct LionOptions {
   static constexpr const char* kName = "lion";
 
@@ -170,7 +171,7 @@ inline void describe(Fields& fields, LionOptions& o) {
 // LARS (lars.h). State: "<parameter>.momentum" and ".step". Memory: that of the parameters.
 struct LARSOptions {
   static constexpr const char* kName = "lars";
-  static constexpr bool kByLayer = true;  // steps in two passes: first the norms of a layer, then its step
+  static constexpr bool kByLayer = true;  // a step makes two passes: one computes norms, the other changes the weights
 
   double lr = 1;                     // at least 0
   double momentum = 0.9;             // at least 0
@@ -184,18 +185,20 @@ inline void describe(Fields& fields, LARSOptions& o) {
   fields.add("trust_coefficient", o.trust_coefficient, above(0), "norm of a step / norm of its weights");
 }
 
-// LAMB (lamb.h). State: "<parameter>.exp_avg", ".exp_avg_sq" and ".step". Memory: twice that of the parameters. The
-// direction u of a step is computed twice instead of kept.
+// LAMB (lamb.h). State: "<parameter>.exp_avg", ".exp_avg_sq" and ".step". Memory: twice that of the parameters. LAMB
+// computes the direction u of a step twice, so that u takes no memory.
 struct LAMBOptions {
   static constexpr const char* kName = "lamb";
-  static constexpr bool kByLayer = true;  // steps in two passes: first the norms of a layer, then its step
+  static constexpr bool kByLayer = true;  // a step makes two passes: one computes norms, the other changes the weights
 
-  double lr = 1e-3;                                            // at least 0
-  std::pair<double, double> betas{0.9, 0.999};                 // each in [0, 1)
-  double eps = 1e-6;                                           // above 0
-  double weight_decay = 0;                                     // at least 0; 0.01 in the paper
-  double norm_low = 0;                                         // least weight norm that a rate follows; at least 0
-  double norm_high = std::numeric_limits<double>::infinity();  // largest such norm, by default none; at least norm_low
+  double lr = 1e-3;                             // at least 0
+  std::pair<double, double> betas{0.9, 0.999};  // each in [0, 1)
+  double eps = 1e-6;                            // above 0
+  double weight_decay = 0;                      // at least 0; 0.01 in the paper
+  // The step of a parameter is proportional to the parameter's norm. A norm below norm_low counts as norm_low, and a
+  // norm above norm_high counts as norm_high.
+  double norm_low = 0;                                         // at least 0
+  double norm_high = std::numeric_limits<double>::infinity();  // at least norm_low
   bool master_weights = true;                                  // for 16-bit parameters, see optimizer.h
   std::vector<ParameterGroup> groups = {};
 };
@@ -215,12 +218,12 @@ enum class Schedule { kConstant, kStep, kMultiStep, kCosine, kPolynomial, kOneCy
 struct ScheduleOptions {
   Schedule kind = Schedule::kConstant;
   std::int64_t warmup_steps = 0;              // length of the warm-up before any kind of schedule, see warm_up()
-  std::int64_t total_steps = 0;               // steps of the run, including the warm-up; needed by kinds with an end
+  std::int64_t total_steps = 0;               // steps of the run, with the warm-up; for kinds that end with the run
   std::int64_t step_size = 0;                 // kStep: steps between two multiplications by gamma; at least 1
   double gamma = 0.1;                         // kStep, kMultiStep: factor of the rate; at least 0
-  std::vector<std::int64_t> milestones = {};  // kMultiStep: steps that multiply the rate by gamma; ascending
+  std::vector<std::int64_t> milestones = {};  // kMultiStep: steps at which gamma multiplies the rate; ascending
   double min_factor = 0;                      // kCosine, kPolynomial, kWarmupStableDecay: last rate / lr; in [0, 1]
-  double power = 1;                           // kPolynomial: exponent, 1: a straight line; at least 0
+  double power = 1;                           // kPolynomial: exponent; 1 gives a straight line; at least 0
   std::int64_t decay_steps = 0;               // kWarmupStableDecay: steps of the decay at the end
   double pct_start = 0.3;                     // kOneCycle: share of the steps in which the rate grows; in [0, 1]
   double div_factor = 25;                     // kOneCycle: lr / first rate; above 0

@@ -8,7 +8,7 @@
 
 namespace reigen::parallel {
 
-// Rows that several strategies have.
+// Each of these functions adds a row (the description of an option, fields.h) that several strategies have.
 inline void add_every(Fields& fields, std::int64_t& every) {
   fields.add("every", every, at_least(1), "steps between two averages of the weights");
 }
@@ -19,9 +19,10 @@ inline void add_staleness(Fields& fields, std::int64_t& staleness) {
   fields.add("staleness", staleness, at_least(0).up_to(1000), "steps that a rank may be ahead of what it has heard");
 }
 
-// Two constants mark kinds of strategies. kOfWeights: the strategy combines weights, not gradients, so the weights of
-// the ranks may differ. kKeepsErrors: a rank keeps the part of a gradient that it did not send, and adds this part to a
-// later gradient. A loss scale that changes between the two steps would make this part wrong.
+// The constant kOfWeights in a struct means that the strategy combines weights, not gradients, so the weights of the
+// ranks may differ. The constant kKeepsErrors in a struct means that a rank keeps the part of a gradient that it did
+// not send, and adds this part to a later gradient. If the loss scale changes between these two gradients, the part has
+// the wrong scale.
 struct PlainOptions {
   static constexpr const char* kName = "plain";
 };
@@ -106,7 +107,7 @@ struct LocalSgdOptions {
   static constexpr bool kOfWeights = true;
 
   std::int64_t every = 8;       // steps between two averages of the weights; at least 1
-  std::int64_t start_step = 0;  // gradients are averaged before this step
+  std::int64_t start_step = 0;  // the steps before this one average gradients, not weights
 };
 inline void describe(Fields& fields, LocalSgdOptions& o) {
   add_every(fields, o.every);
@@ -147,8 +148,11 @@ inline void describe(Fields& fields, DilocoOptions& o) {
 // Gossip: after each step, a rank averages its weights with those of one or two other ranks. Lian et al.,
 // https://arxiv.org/abs/1705.09056; Assran et al., https://arxiv.org/abs/1811.10792
 enum class Topology {
-  kRing,         // a rank averages with both of its neighbours in every step
-  kExponential,  // in step t rank r of P with rank (r - 2^(t mod L)) mod P, L = ceil(log2 P): in L steps with all data
+  // In every step a rank averages its weights with those of both of its neighbours.
+  kRing,
+  // In step t, rank r of P averages its weights with those of rank (r - 2^(t mod L)) mod P. L is log2 P, rounded up.
+  // After L steps the weights of every rank contain a share of the weights of all ranks.
+  kExponential,
 };
 struct GossipOptions {
   static constexpr const char* kName = "gossip";

@@ -36,17 +36,19 @@
 namespace reigen::data {
 
 struct LoaderOptions {
-  std::optional<std::int64_t> batch_size = {};    // samples per rank and step; set either this ...
-  std::optional<std::int64_t> global_batch = {};  // ... or the samples of all ranks, also if P does not divide them
+  // Set either batch_size or global_batch. batch_size is the number of samples per rank and step. global_batch is the
+  // number of samples of all ranks in a step, which need not be a multiple of the number of ranks.
+  std::optional<std::int64_t> batch_size = {};
+  std::optional<std::int64_t> global_batch = {};
   bool shuffle = false;
   std::uint64_t seed = 0;        // the same on every rank
   bool drop_last = false;        // leave out the last batch if it is not full
-  std::int64_t micro_batch = 0;  // most samples in a part; 0: the whole share is one part
-  std::int64_t limit = 0;        // use only the first samples of the dataset; 0: all
-  int workers = 1;               // threads that make batches; 0: next() makes them in the caller's thread
-  int prefetch = 2;              // most batches that are made in advance; each takes memory
+  std::int64_t micro_batch = 0;  // most samples in one part of a rank's batch; 0 means that the batch is one part
+  std::int64_t limit = 0;        // use only this many first samples of the dataset; 0 means all
+  int workers = 1;               // threads that make batches; with 0, next() makes them on the caller's thread
+  int prefetch = 2;              // most batches that are made in advance; each of them takes memory
   // Batches lie in pinned memory, which a GPU copies while the host goes on (tensor.to(gpu, /*non_blocking=*/true)).
-  // Needs LibTorch's part for GPUs.
+  // Needs a build of LibTorch for GPUs.
   bool pin_memory = false;
 };
 
@@ -55,9 +57,9 @@ struct MicroBatch {
   at::Tensor target = {};
   std::vector<at::Tensor> inputs = {};  // all input tensors; the first of them is `input`
   std::vector<at::Tensor> targets = {};
-  std::int64_t count = 0;  // real samples
+  std::int64_t count = 0;  // samples, without a repeated sample of weight 0
   std::int64_t terms = 0;  // terms of these samples in the loss
-  double weight = 1;       // terms · P / global_terms of the batch; 0 if there is no sample
+  double weight = 1;       // terms · number of ranks / global_terms of the batch; 0 if there is no sample
 };
 
 struct Batch {
@@ -65,12 +67,12 @@ struct Batch {
   at::Tensor target;
   std::vector<at::Tensor> inputs;  // all input tensors; the first of them is `input`
   std::vector<at::Tensor> targets;
-  std::vector<std::int64_t> indices;  // dataset indices of this rank's real samples
-  std::int64_t count = 0;             // real samples of this rank
-  std::int64_t global_count = 0;      // real samples of all ranks
+  std::vector<std::int64_t> indices;  // dataset indices of the `count` samples
+  std::int64_t count = 0;             // samples of this rank, without a repeated sample of weight 0
+  std::int64_t global_count = 0;      // samples of all ranks, without repeated samples
   std::int64_t terms = 0;             // terms of this rank's samples in the loss: count, or the valid tokens of texts
   std::int64_t global_terms = 0;      // terms of all ranks' samples
-  double weight = 1;                  // terms · P / global_terms: 1 if the shares are equal, 0 if there is no sample
+  double weight = 1;                  // terms · number of ranks / global_terms; 0 if this rank has no sample
   std::vector<MicroBatch> parts;      // the micro-batches in order; the same number on every rank
   std::int64_t epoch = 0;
   // The number of the step in the epoch: start_position / global batch, rounded down, plus the number of steps made
@@ -85,7 +87,8 @@ class Epoch {
  public:
   class Iterator;
 
-  // The next batch; null at the end. A batch stays valid until the next call. Rethrows exceptions of the dataset.
+  // Returns the next batch, or null at the end of the epoch. A batch stays valid until the next call. Rethrows
+  // exceptions of the dataset.
   Batch* next();
 
   Iterator begin();  // takes the first batch

@@ -2,9 +2,9 @@
 // input [B, 3, 32, 32] = (pixel / 255 - mean) / deviation, with CIFAR-10's mean (0.4914, 0.4822, 0.4465) and deviation
 // (0.2470, 0.2435, 0.2616); target [B] int64, the class.
 //
-// With augment, a sample of a loader's pass is padded with 4 black pixels on all sides, cropped to 32x32 at a random
-// place, and mirrored with probability 1/2. The result is a function of (seed, epoch, index) and the same for every
-// rank and thread. Dataset::gather() returns samples without augmentation.
+// With the option augment, a sample of a loader's pass is padded with 4 black pixels on all sides, cropped to 32x32 at
+// a random place, and mirrored with probability 1/2. The result is a function of (seed, epoch, index) and the same for
+// every rank and thread. Dataset::gather() returns samples without augmentation.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -64,7 +64,7 @@ int draw_picture(std::uint64_t seed, Split split, std::int64_t index, std::span<
 struct DrawnPicturesOptions {
   Split split = Split::kTrain;
   bool augment = false;
-  std::int64_t size = 0;  // number of pictures; 0: 10,000 for training, 2,000 for test
+  std::int64_t size = 0;  // number of pictures; 0 means 10,000 for training and 2,000 for test
   std::uint64_t seed = 0;
   c10::ScalarType type = c10::kFloat;
 };

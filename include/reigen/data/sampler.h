@@ -3,9 +3,9 @@
 //
 // An epoch is a permutation of the N samples; a position is an index in this permutation. Step b of an epoch that
 // begins (or is resumed) at position `start` takes the positions [start + b·G, min(start + (b+1)·G, N)), where G is the
-// global batch. Of these n positions, rank r of P takes [n·r/P, n·(r+1)/P), rounded down. The shares differ by at most
-// one, and no sample is repeated or left out. A share may be empty if n < P. Thread rule: these types are values; every
-// thread may have its own copy. Any thread may call const members.
+// global batch. Of these n positions, rank r of P takes [n·r/P, n·(r+1)/P), rounded down. The sizes of the shares
+// differ by at most one, and no sample is repeated or left out. A share may be empty if n < P. Thread rule: these types
+// are values; every thread may have its own copy. Any thread may call const members.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;
-  int index = 0;  // a GPU's index among the visible GPUs; -1: the rank's number on its machine decides
+  int index = 0;  // a GPU's index among the visible GPUs; -1 means the rank's number on its machine
 
   static constexpr Device cpu() { return {}; }
   static constexpr Device cuda(int index = -1) { return {DeviceKind::kCuda, index}; }

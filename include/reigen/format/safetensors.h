@@ -47,14 +47,14 @@ enum class TensorType : std::uint8_t {
 };
 
 unsigned bits_of(TensorType type);          // bits of an element
-bool has_whole_bytes(TensorType type);      // false if elements are packed: then only a whole tensor can be read
+bool has_whole_bytes(TensorType type);      // false for packed types, of which only whole tensors can be read
 std::size_t size_of(TensorType type);       // bytes of an element; throws InvalidArgument for packed types
 std::string_view name_of(TensorType type);  // "F32", as in the file
 std::string describe(TensorType type, std::span<const std::int64_t> shape);  // "F32 [2, 3]", for messages
 std::optional<TensorType> tensor_type_of(std::string_view name);
 const std::string& names_of_tensor_types();  // "F64, F32, ... or F4", for messages
-// The number of bytes of a tensor. nullopt if it exceeds 2^63 - 1, if a size is negative, or if packed elements end
-// inside a byte.
+// Returns the number of bytes of a tensor. Returns nullopt if this number exceeds 2^63 - 1, if a size is negative, or
+// if packed elements end inside a byte.
 std::optional<std::uint64_t> bytes_of(TensorType type, std::span<const std::int64_t> shape);
 
 // A tensor to write. `bytes` refers to memory of the caller: the elements in row-major order, little-endian.
@@ -106,9 +106,9 @@ class SafetensorsWriter {
   void write(std::span<const std::byte> bytes);
 
   struct Written {
-    FileHash file = {};                      // its hash is set only with Hashed::kWhole
+    FileHash file = {};                      // file.hash is set only with Hashed::kWhole
     std::uint64_t header_bytes = 0;          // bytes before the first tensor
-    std::uint64_t header_hash = 0;           // hash of these bytes
+    std::uint64_t header_hash = 0;           // hash of the bytes before the first tensor
     std::vector<std::uint64_t> hashes = {};  // the hash of each tensor's bytes, in the order of tensors()
   };
   // Completes the file, which is fsynced when commit() returns. Throws InvalidArgument when bytes are missing, and

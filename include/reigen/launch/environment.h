@@ -16,7 +16,7 @@ struct Environment {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;               // number of this rank among the ranks of this machine
-  bool knows_local_rank = false;    // false: the launcher gave no local rank, and local_rank is 0 on every rank
+  bool knows_local_rank = false;    // if false, the launcher gave no local rank, and local_rank is 0 everywhere
   int local_world_size = 1;         // number of ranks on this machine
   int node_rank = 0;                // number of this machine
   bool one_host = false;            // the launcher says that all ranks are on this machine

@@ -16,14 +16,18 @@ inline constexpr std::chrono::minutes kGraceToSave{10};
 struct JobOptions {
   std::vector<std::string> command = {};  // program (searched in PATH as a shell does) and its arguments
   int ranks = 1;
-  std::string log_dir = {};         // if not empty, DIR/rank_N.log gets all output of rank N, without progress lines
-  std::string flight_file = {};     // if not empty, gets each rank's last 1,024 calls as JSON lines when the job ends
-  std::string prefix = "auto";      // "[N] " before every line of output: auto (with more than one rank), always, none
-  int threads_per_rank = 0;         // OMP_NUM_THREADS; 0: its value here, else a rank's share (base/machine/cores.h)
-  std::size_t memory_per_rank = 0;  // bytes that a rank is expected to need; run_job() checks them; 0: 64 MiB
-  std::chrono::milliseconds grace = std::chrono::seconds(30);  // from a signal to the launcher until SIGKILL
-  std::chrono::milliseconds failure_grace = std::chrono::milliseconds(1000);  // from a rank's failure until SIGKILL
-  std::vector<std::pair<std::string, std::string>> environment = {};          // extra variables of every rank
+  std::string log_dir = {};      // if not empty, DIR/rank_N.log gets all output of rank N, without progress lines
+  std::string flight_file = {};  // if not empty, gets each rank's last 1,024 calls as JSON lines when the job ends
+  std::string prefix = "auto";   // "[N] " before every line of output: auto (with more than one rank), always, none
+  // The value of OMP_NUM_THREADS in each rank. 0 means the value that the variable has in this process. If the variable
+  // is not set here either, it is each rank's share of the processors (base/machine/cores.h).
+  int threads_per_rank = 0;
+  // The bytes that a rank is expected to need. run_job() checks whether so much memory is available. 0 means 64 MiB.
+  std::size_t memory_per_rank = 0;
+  std::chrono::milliseconds grace = std::chrono::seconds(30);  // time from a signal to the launcher until SIGKILL
+  // The time from the failure of a rank until the other ranks get SIGKILL.
+  std::chrono::milliseconds failure_grace = std::chrono::milliseconds(1000);
+  std::vector<std::pair<std::string, std::string>> environment = {};  // extra variables of every rank
 };
 
 struct JobResult {
@@ -39,9 +43,9 @@ struct JobResult {
 //
 // Every rank gets torchrun's variables (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, ...). Every rank also gets
 // REIGEN_STORE and REIGEN_JOB, the address and identity of the job's store, which this process serves. When stdout is a
-// terminal, every rank also gets REIGEN_CONSOLE, the number of columns that are left for a line. MASTER_PORT is another
-// port, for programs that run a server of their own; the port was free just before the start. The stdin of the ranks is
-// /dev/null.
+// terminal, every rank also gets REIGEN_CONSOLE, the number of columns that are left for a line. MASTER_PORT is not the
+// port of this store: it is for programs that run a server of their own. The port was free just before the start. The
+// stdin of the ranks is /dev/null.
 //
 // The launcher prints the ranks' output in whole lines. Text that ends with '\r' is a progress line. On a terminal a
 // progress line is redrawn in place. Otherwise only its last state is printed: the text before '\n' or before the end

@@ -31,8 +31,9 @@ struct Split {
 };
 
 struct Choices {
-  // No value means "auto". "auto" is kGradients if the ranks share memory, `buckets` is false and axis dp_replicate has
-  // size 1: with kGradients, no gradients are sent in this case. Otherwise "auto" is kNone.
+  // No value means "auto". choose() then uses kGradients if three conditions hold: the ranks share memory, `buckets` is
+  // false, and axis dp_replicate has size 1. Under these conditions kGradients sends no gradients, because each rank
+  // reads the other ranks' gradients in the shared memory. If a condition does not hold, choose() uses kNone.
   std::optional<Sharding> sharding = Sharding::kNone;
   // The axes of the grid of ranks, from outer to inner. The product of their sizes is the number of ranks. Flat
   // buffers, which hold several tensors one after the other, are divided among the ranks along axis "dp_shard". Each
@@ -41,13 +42,14 @@ struct Choices {
   std::vector<Axis> axes = {};
   std::map<std::string, Split> splits = {};  // key: name of the tensor
   std::vector<StateSpec> states = {};        // states that the optimizer keeps
-  // True: gradients must be sent in buckets, because a strategy or a bucket size was set.
+  // True if gradients must be sent in buckets, because the user has set a strategy or the size of a bucket.
   bool buckets = false;
-  bool offload = false;  // true: optimizer states and sharded weights are stored on a disk
-  // True: a unit's weights are freed after its forward and gathered again for its backward.
+  bool offload = false;  // if true, optimizer states and sharded weights are stored on a disk
+  // If true, the weights of a unit (part of the model) are freed after its forward and gathered again for its backward.
   bool reshard_after_forward = true;
   std::size_t group_bytes = std::size_t{25} << 20;  // tensors that are in no unit are gathered in groups of this size
-  // The types in which fp32 weights (gather_type) and fp32 gradients (reduce_type) are sent; not set: fp32.
+  // The types in which fp32 weights (gather_type) and fp32 gradients (reduce_type) are sent. A type that is not set
+  // means fp32.
   std::optional<format::TensorType> gather_type = {};
   std::optional<format::TensorType> reduce_type = {};
 };

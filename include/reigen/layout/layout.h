@@ -47,11 +47,11 @@ struct Range {
   std::vector<std::size_t> tensors = {};   // indices in the model, in the order of the buffer
   std::vector<Shape> shapes = {};          // shape of the box of each tensor that lies in this buffer
   std::vector<std::int64_t> offsets = {};  // where each tensor begins, in elements
-  std::int64_t elements = 0;               // of the whole buffer
-  std::vector<std::int64_t> bounds = {};   // share q is [bounds[q], bounds[q + 1])
-  // The sizes, in elements, of the spare blocks that follow the gradients in the gradient buffer; only for kPartial
-  // gradients. Backward writes a large gradient into a spare block. This block and the gradient's own block then
-  // exchange their roles.
+  std::int64_t elements = 0;               // number of elements of the whole buffer
+  std::vector<std::int64_t> bounds = {};   // share q has the elements [bounds[q], bounds[q + 1])
+  // The sizes, in elements, of the spare blocks that follow the gradients in the gradient buffer. They exist only for
+  // kPartial gradients (placement.h). Backward writes a large gradient into a spare block. This block and the
+  // gradient's own block then exchange their roles.
   std::vector<std::int64_t> spares = {};
 
   std::int64_t share_elements(int q) const;
@@ -76,7 +76,7 @@ class Layout {
   // consecutive.
   Coordinates coordinates_of(int rank) const;
 
-  // In these functions `tensor` is an index in ModelSpec::tensors, and `at` are the coordinates of a rank.
+  // In the functions below, `tensor` is an index in ModelSpec::tensors, and `at` are the coordinates of a rank.
   const Placement& placement(std::size_t tensor, Role role) const;
   Part part_of(std::size_t tensor, Role role, const Coordinates& at) const;
   // The part that the rank writes to a checkpoint. The parts of all ranks do not overlap, and together they are the
@@ -122,10 +122,10 @@ class Layout {
   std::vector<StateSpec> states_;
   std::vector<Axis> axes_;
   std::vector<std::array<Placement, kRoles>> placements_;  // one for each tensor
-  bool packs_by_unit_ = false;                             // false: all tensors of one type share a buffer
+  bool packs_by_unit_ = false;                             // if false, all tensors of one type share a buffer
   bool packs_frozen_ = false;
   std::size_t group_bytes_ = 0;  // size of a buffer for tensors that are in no unit
-  bool packs_alike_ = false;     // no axis but dp_shard divides tensors, so ranges_ is the same for every rank
+  bool packs_alike_ = false;     // true if only axis dp_shard divides tensors; ranges_ is then the same on all ranks
   std::vector<Range> ranges_;
   int gathers_ = 0;  // how often weights are gathered in one step
   format::TensorType value_type_on_the_way(const Range& range) const;

@@ -21,7 +21,7 @@ struct TensorSpec {
   format::TensorType type = format::TensorType::kF32;
   bool trainable = true;
   bool packs = true;           // may share a flat buffer with other tensors; false, for example, for integers
-  std::size_t unit = kNoUnit;  // index in ModelSpec::units; kNoUnit: the tensor belongs to no unit
+  std::size_t unit = kNoUnit;  // index in ModelSpec::units; kNoUnit means that the tensor belongs to no unit
   int stage = 0;               // stage of a pipeline
 
   bool operator==(const TensorSpec&) const = default;

@@ -60,8 +60,8 @@ class Runs {
   std::int64_t local_ = 0;
 };
 
-// Calls copy(to, from, count) for each run of elements that both parts contain. `to` and `from` are the numbers of the
-// run's first element within each part.
+// Calls copy(to, from, count) for each run of elements that both parts contain. `to` is the number of the run's first
+// element within the part `to`, and `from` its number within the part `from`.
 void for_each_common(const Shape& tensor, const Part& to, const Part& from,
                      const std::function<void(std::int64_t to, std::int64_t from, std::int64_t count)>& copy);
 

@@ -21,12 +21,13 @@ struct Axis {
 // One coordinate for each axis, outer to inner.
 using Coordinates = std::vector<int>;
 
+// How the ranks along one axis hold a tensor. c is a rank's coordinate on this axis.
 enum class AlongKind {
   kReplicate,  // every rank has the same elements
   kShard,      // rank c has chunk c of the dimension, divided as torch.chunk() divides
   kFlat,       // rank c has a run of elements: its share of the flat buffer in which the tensor lies
   kPartial,    // every rank has a term of its own; the tensor is the mean of all terms
-  kStage,      // ranks of the tensor's pipeline stage have it, other ranks have nothing
+  kStage,      // the ranks of one pipeline stage have the tensor, all other ranks have nothing of it
 };
 
 struct Along {
@@ -45,10 +46,10 @@ struct Residence {
   bool operator==(const Residence&) const = default;
 };
 
-// When a rank can read all elements of a tensor that is placed flat.
+// When a rank can read all elements of a tensor that is placed flat (kFlat).
 enum class Whole {
   kAlways,
-  kWhileUnitRuns,  // from the start of the unit's forward or backward to its end
+  kWhileUnitRuns,  // while the tensor's unit (part of the model) runs its forward or its backward
   kNever,
 };
 

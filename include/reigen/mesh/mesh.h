@@ -10,7 +10,8 @@
 // dp_shard (data parallelism), cp (context), tp (tensor parallelism). Any other name may be used.
 //
 // A mesh is a handle: copies share the same groups. When a rank destroys its last copy, it leaves the groups.
-// Thread rule: as for Communicator; groups along different axes may be used at the same time.
+// Thread rule: a rank makes the calls of one group one after the other, as for every Communicator. Groups along
+// different axes may be used at the same time.
 #pragma once
 
 #include <initializer_list>

@@ -22,7 +22,7 @@
 // After Chen et al., Training Deep Nets with Sublinear Memory Cost, https://arxiv.org/abs/1604.06174; the option `keep`
 // after Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models,
 // https://arxiv.org/abs/2205.05198
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use the units.
 #pragma once
 
 #include <string>
@@ -34,7 +34,7 @@ namespace reigen::nn {
 
 struct ActivationCheckpointOptions {
   // Every `every`-th unit is computed again. The other units keep their activations. With 2, half of the units are
-  // computed again. This saves half of the memory for half of the additional computation.
+  // computed again. Compared with 1, this saves half as much memory and takes half as much additional time.
   int every = 1;
   // Selective checkpointing: the names of operations whose outputs are kept and not computed again. They are names of
   // operations as LibTorch dispatches them below autograd ("aten::mm"). products() returns the operations that cost the

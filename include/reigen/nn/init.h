@@ -1,7 +1,7 @@
 // Initial values that depend only on a parameter's name, the seed and the element's index. They are the same for every
 // layout, machine and number of threads. They depend neither on other parts of the module nor on the order in which the
 // module's parts were created.
-// Thread rule: no shared state.
+// Thread rule: the functions have no shared state.
 #pragma once
 
 #include <ATen/core/Tensor.h>

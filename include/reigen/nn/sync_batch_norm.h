@@ -26,7 +26,7 @@
 //
 // After Ioffe and Szegedy, https://arxiv.org/abs/1502.03167. The ranks' statistics are combined as in Chan et al.,
 // 1979.
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use a layer.
 #pragma once
 
 #include <torch/nn/cloneable.h>
@@ -43,7 +43,7 @@ namespace reigen::nn {
 struct SyncBatchNormOptions {
   std::int64_t features = 0;             // C
   double eps = 1e-5;                     // at least 0
-  std::optional<double> momentum = 0.1;  // in [0, 1]; not set: the running statistics are the mean over all batches
+  std::optional<double> momentum = 0.1;  // in [0, 1]; if not set, the running statistics are the mean over all batches
   bool affine = true;                    // true: the layer has weight and bias
   bool track_running_stats = true;
 };
@@ -60,8 +60,8 @@ class SyncBatchNormImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input);
 
   // The names are those of torch::nn::BatchNorm, so that checkpoints of both layers are interchangeable. Without the
-  // option affine, weight and bias are undefined. Without the option track_running_stats, the other three are
-  // undefined.
+  // option affine, weight and bias are undefined. Without the option track_running_stats, running_mean, running_var and
+  // num_batches_tracked are undefined.
   at::Tensor weight;
   at::Tensor bias;
   at::Tensor running_mean;

@@ -17,8 +17,8 @@
 //   call(unit, x) = trace(order(recompute(parameters(precision(forward)))))(x)
 //
 // A Unit is a handle: copies refer to the same unit. So an attachment to one copy is an attachment to all copies.
-// Thread rule: attach and call on one thread at a time. If ranks are threads of one process, each rank has its own
-// model and units.
+// Thread rule: one thread at a time may attach to a unit or call it. If ranks are threads of one process, each rank has
+// its own model and units.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -43,7 +43,7 @@ using Carry = std::vector<at::Tensor>;
 // attachment.
 enum class Layer {
   kTrace,       // outermost: observes the work of all other layers, for example to measure time
-  kOrder,       // reports which unit a backward is in
+  kOrder,       // reports in which unit a backward is
   kRecompute,   // runs the inner layers and the forward once more in backward
   kParameters,  // gathers and frees the unit's parameters
   kPrecision,   // casts the values that the forward computes with
@@ -52,8 +52,8 @@ enum class Layer {
 class Unit {
  public:
   using Forward = std::function<Carry(const Carry&)>;
-  // The type of an attachment. It returns the unit's output for `input`. `inner` runs the inner layers and the forward.
-  // The attachment may call `inner` any number of times.
+  // The type of an attachment: a function that returns the unit's output for `input`. `inner` runs the attachments of
+  // all inner layers and then the forward. An attachment may call `inner` any number of times.
   using Around = std::function<Carry(const Carry& input, const Forward& inner)>;
 
   // `name` is the module's name in the whole model ("blocks.0"), which is the prefix of its parameters' names.
@@ -68,7 +68,9 @@ class Unit {
   // The module's parameters in registration order.
   std::vector<at::Tensor> parameters() const;
 
-  // attach() throws InvalidArgument when the layer has an attachment already. detach() removes the layer's attachment.
+  // attach() makes `around` wrap the unit's forward at the level `layer` (enum Layer: kTrace is the outermost level,
+  // kPrecision the innermost). It throws InvalidArgument if another function wraps the unit at this level already.
+  // detach() removes the function at this level. has() says whether there is such a function.
   void attach(Layer layer, Around around) const;
   void detach(Layer layer) const;
   bool has(Layer layer) const;
@@ -94,8 +96,8 @@ class Unit {
 
 // Runs the unit's forward with all attachments.
 Carry call(const Unit& unit, const Carry& input);
-// The same for a unit that takes one tensor and returns one tensor. Throws InvalidArgument when the unit does not
-// return exactly one tensor.
+// The same as the call() above, for a unit that takes one tensor and returns one tensor. Throws InvalidArgument when
+// the unit does not return exactly one tensor.
 at::Tensor call(const Unit& unit, const at::Tensor& input);
 
 // Calls one unit after the other. Each unit gets the output of the unit before it.

@@ -8,7 +8,7 @@
 //
 // The results have the units in the order of `units`. The functions do not change the model. A chosen unit may lie
 // inside another chosen unit. A parameter then belongs to the innermost chosen unit that contains it.
-// Thread rule: pure functions.
+// Thread rule: any thread may call the functions, because they have no state.
 #pragma once
 
 #include <algorithm>

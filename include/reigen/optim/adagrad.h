@@ -8,7 +8,7 @@
 //   p -= lr / (1 + (t - 1)·lr_decay) · g / (sqrt(s) + eps)
 // Adagrad has no option bf16_states. In bf16 the sum s would stop growing when it is 256 times as large as the g² that
 // a step adds.
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use an optimizer.
 #pragma once
 
 #include "reigen/config/optimizers.h"

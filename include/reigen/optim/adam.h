@@ -6,7 +6,7 @@
 //   g += weight_decay·p                (an L2 term in the loss; AdamW instead decays the weights)
 //   m = beta1·m + (1 - beta1)·g        v = beta2·v + (1 - beta2)·g²
 //   p -= lr / (1 - beta1^t) · m / (sqrt(v / (1 - beta2^t)) + eps)
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use an optimizer.
 #pragma once
 
 #include "reigen/config/optimizers.h"

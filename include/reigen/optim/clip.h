@@ -12,7 +12,7 @@
 // must call them, and they throw the errors of Communicator::barrier(). With kGradients on one machine, backward leaves
 // gradients that are not averaged; these functions then average them first. LibTorch's own clipping does not work with
 // kGradients and kParameters.
-// Thread rule: one thread at a time, while nothing else uses the gradients.
+// Thread rule: one thread at a time may call the functions, and only while no other code uses the gradients.
 #pragma once
 
 #include <vector>
@@ -23,7 +23,7 @@ namespace reigen::optim {
 
 struct GradientNorm {
   double norm = 0;            // sqrt(sum_of_squares); 0 if there are no gradients
-  bool finite = true;         // false: an element is infinite or NaN (or above 1e154 in fp64: its square is infinite)
+  bool finite = true;         // false if an element is NaN or infinite, or above 1e154 in fp64 (its square overflows)
   double sum_of_squares = 0;  // to get the norm of a whole model, add up this number over its parts
 };
 
@@ -37,9 +37,9 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges);
 // InvalidArgument unless max_norm is above 0.
 double clip_factor(double norm, double max_norm);
 
-// The next two functions are for optimizers that are not from reigen::optim. They change the gradients in place.
-// clip_grad_norm() makes a second pass over the gradients if the clip factor is below 1. It returns the norm before
-// clipping.
+// clip_grad_norm() and clip_grad_value() are for optimizers that are not from reigen::optim. They change the gradients
+// in place. clip_grad_norm() makes a second pass over the gradients if the clip factor is below 1. It returns the norm
+// before clipping.
 GradientNorm clip_grad_norm(const std::vector<ParameterRange>& ranges, double max_norm);
 // For every gradient g: g = clamp(g, -clip_value, clip_value). Throws InvalidArgument unless clip_value is above 0.
 void clip_grad_value(const std::vector<ParameterRange>& ranges, double clip_value);

@@ -10,7 +10,7 @@
 // gradient_norm() and clip_factor() (clip.h) compute the same norm and factor, but with them the host waits for the
 // GPU. The GPU adds the squares in another order than the host does. So the two norms differ by about 1e-12 of their
 // value.
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use a DeviceNorm.
 #pragma once
 
 #include <ATen/core/Tensor.h>

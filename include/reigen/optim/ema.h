@@ -11,7 +11,7 @@
 // ranks shard the weights or the optimizer states (data_parallel's Shard), they shard the average too. In this case
 // every rank must make the same calls. The constructor, update(), swap_in() and end() may then wait for all ranks, and
 // throw the errors of Communicator::barrier().
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use an ExponentialMovingAverage.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 //
 //   using AdamW = FlatOptimizer<AdamWOptions>;
 //
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use an optimizer.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,5 @@
-// Dynamic loss scaling for gradients in fp16. Without it, fp16 loses gradients below 6e-8, and overflows above 65504.
+// Dynamic loss scaling for gradients in fp16. Without loss scaling, fp16 loses gradients below 6e-8, and overflows
+// above 65504.
 //
 //   reigen::optim::GradScaler scaler;
 //   scaler.scale(loss).backward();
@@ -15,7 +16,7 @@
 // on weights), pass the ranks' group in ScaledStep::agree. Then all ranks step, or all ranks skip the step. This costs
 // one all_reduce of a flag before each step.
 // Micikevicius et al., Mixed Precision Training, https://arxiv.org/abs/1710.03740
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use a GradScaler.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,7 +42,7 @@ struct GradScalerOptions {
 struct ScaledStep {
   double max_norm = 0;            // limit of the norm of the true gradients; 0 means no clipping
   double max_value = 0;           // limit of the elements' magnitudes, applied after max_norm; 0 means no clipping
-  Communicator* agree = nullptr;  // ranks with different gradients that step or skip together; may be null
+  Communicator* agree = nullptr;  // ranks that step or skip together although their gradients differ; or null
 };
 
 class GradScaler {

@@ -13,7 +13,7 @@
 // ParameterRange.
 // A step makes two passes. The first computes m, v and the norms. The norms are in fp64 and have the same bits for any
 // number of threads. The second pass changes p.
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use an optimizer.
 #pragma once
 
 #include "reigen/config/optimizers.h"

@@ -11,7 +11,7 @@
 // change of lr takes full effect only after several steps. A parameter must lie whole in one ParameterRange. A step
 // makes two passes. The first computes the norms, in fp64, with the same bits for any number of threads. The second
 // changes b and p.
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use an optimizer.
 #pragma once
 
 #include "reigen/config/optimizers.h"

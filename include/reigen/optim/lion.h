@@ -9,7 +9,7 @@
 //   m = beta2·m + (1 - beta2)·g
 // Apart from weight decay every weight changes by lr in each step. So use a third to a tenth of AdamW's lr, and
 // multiply the weight decay by 3 to 10 (section 5 of the paper). sign(0) = 0.
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use an optimizer.
 #pragma once
 
 #include "reigen/config/optimizers.h"

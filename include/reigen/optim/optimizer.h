@@ -8,7 +8,7 @@
 // place is lost. A parameter without a gradient does not change and its step count does not advance, as in
 // torch::optim. If all parameters have gradients, the results are those of the same optimizer in torch::optim. The bits
 // of the results depend neither on the number of threads nor on the processor's instruction set. Thread rule: one
-// thread at a time.
+// thread at a time may use an optimizer.
 //
 // If a range is divided among ranks (data_parallel's Shard), each rank steps only its share; the results have the same
 // bits as without the division. In this case the constructor and step() are collective, and throw the errors of
@@ -36,16 +36,16 @@ class DeviceNorm;
 //   g = clamp(gradient_factor · gradient, -gradient_limit, gradient_limit)
 // The gradients in memory do not change.
 struct StepOptions {
-  double gradient_factor = 1;                                       // finite; see clip.h
+  double gradient_factor = 1;                                       // finite; clip_factor() (clip.h) gives it
   double gradient_limit = std::numeric_limits<double>::infinity();  // for clipping by value; above 0
-  // True: the step checks whether g is finite everywhere; was_finite() returns the result. The check costs almost no
-  // time. But when it finds a NaN or an infinity, the step has already changed the parameters with it. If ranks average
-  // gradients only in the step (kGradients on one machine), `.grad` still holds each rank's own gradients after the
-  // step.
+  // If true, the step checks whether g is finite everywhere; was_finite() returns the result. The check costs almost no
+  // time. But when it finds a NaN or an infinity, the step has already changed the parameters with it. With kGradients
+  // on one machine the step averages the ranks' gradients while it reads them. So `.grad` still holds this rank's own
+  // gradients after the step.
   bool check_finite = false;
-  // For parameters on a GPU: the step also multiplies the gradients by the factor of this norm. It changes nothing if a
-  // norm was not finite (device_norm.h). LARS and LAMB refuse it, because they need norms on the host between their two
-  // passes. The object must live until step() returns.
+  // For parameters on a GPU: the step also multiplies the gradients by the factor of this norm. The step changes
+  // nothing if this norm or an earlier one was not finite (device_norm.h). LARS and LAMB refuse a DeviceNorm, because
+  // they need norms on the host between their two passes. The object must live until step() returns.
   const DeviceNorm* norm = nullptr;
 };
 

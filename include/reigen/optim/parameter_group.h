@@ -9,7 +9,7 @@
 // names). A parameter without a group uses the optimizer's own options. no_decay() exists because weight decay of
 // biases, and of the scales of normalisation layers, does not help training: Goyal et al., Accurate, Large Minibatch
 // SGD, https://arxiv.org/abs/1706.02677, section 5.3.
-// Thread rule: values, freely copied between threads, and pure functions.
+// Thread rule: these types are values; every thread may have its own copy. Any thread may call the functions.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 //   d = g / (sqrt(v) + eps)           (centered: a = alpha·a + (1 - alpha)·g, and v - a² in place of v)
 //   p -= lr·d                         (momentum: b = momentum·b + d; p -= lr·b)
 // If rounding makes v - a² negative, it counts as 0; torch::optim computes NaN in this case.
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use an optimizer.
 #pragma once
 
 #include "reigen/config/optimizers.h"

@@ -6,7 +6,7 @@
 // Steps count from 0. Functions that take `lr` return a learning rate. The others return a factor, by which the caller
 // multiplies the learning rate. A function with a parameter `steps` changes over this number of steps, and keeps its
 // last value afterwards. If PyTorch (torch.optim.lr_scheduler) has the schedule, the function has PyTorch's name.
-// Thread rule: pure functions.
+// Thread rule: any thread may call the functions, because they have no state.
 #pragma once
 
 #include <cstdint>

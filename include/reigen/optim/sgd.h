@@ -7,7 +7,7 @@
 //   b = momentum·b + (1 - dampening)·g      (first step of a parameter: b = g)
 //   p -= lr·b                               (nesterov: p -= lr·(g + momentum·b))
 // Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use an optimizer.
 #pragma once
 
 #include "reigen/config/optimizers.h"

@@ -4,9 +4,10 @@
 //   reigen::broadcast_parameters(*model, 0, world);
 //   reigen::broadcast_optimizer_state(optimizer, 0, world);
 //
-// Both functions block. Every rank must call them, in the same order. data_parallel() and DistributedOptimizer
-// broadcast rank 0's parameters and buffers by themselves.
-// Thread rule: one thread at a time, while nothing else uses the module or the optimizer.
+// broadcast_parameters() and broadcast_optimizer_state() block. Every rank must call them, in the same order.
+// data_parallel() and DistributedOptimizer broadcast rank 0's parameters and buffers by themselves.
+// Thread rule: one thread at a time may call the functions, and only while no other code uses the module or the
+// optimizer.
 #pragma once
 
 #include "reigen/comm/communicator.h"

@@ -21,12 +21,12 @@
 // (docs/sharding.md). If a backward throws, catch the error on every rank, call zero_grad() and continue with the next
 // forward.
 //
-// Gradients that torch::autograd::grad() returns are not averaged: this function adds nothing to .grad, so no hook
-// runs. backward(create_graph = true) works, but the averaged .grad has no graph. A parameter must not be used both
-// inside and outside of a reentrant activation checkpoint unless overlap is off.
+// Gradients that torch::autograd::grad() returns are not averaged, because torch::autograd::grad() adds nothing to
+// .grad and so runs no hook. backward(create_graph = true) works, but the averaged .grad has no graph. A parameter must
+// not be used both inside and outside of a reentrant activation checkpoint unless overlap is off.
 //
 // After Li et al., PyTorch Distributed, https://arxiv.org/abs/2006.15704
-// Thread rule: only the thread that runs backward. Ranks may be threads of one process.
+// Thread rule: only the thread that runs backward may use a wrapped model. Ranks may be threads of one process.
 #pragma once
 
 #include <chrono>
@@ -51,8 +51,8 @@ class Module;
 
 namespace reigen::parallel {
 
-// Size and times of one bucket in the last backward that averaged gradients. Times are nanoseconds since 1970 by this
-// machine's clock.
+// Size and times of one bucket (gradients that are sent in one call) in the last backward that averaged gradients.
+// Times are nanoseconds since 1970 by this machine's clock.
 struct BucketTimes {
   std::string tag = {};     // the tag of the bucket's calls in Communicator::history()
   std::uint64_t bytes = 0;  // size of the gradients
@@ -93,7 +93,7 @@ class DataParallelBase {
   //   strategy.
   // - An option is out of range, or does not fit the other options.
   DataParallelBase(torch::nn::Module& module, Communicator world, const DataParallelOptions& options);
-  explicit DataParallelBase(std::shared_ptr<GradientReducer> reducer);  // a second handle to the same wrapper
+  explicit DataParallelBase(std::shared_ptr<GradientReducer> reducer);  // a second handle to a wrapped model
 
   // The trainable parameters, for reigen::optim and checkpoints. A range is a flat buffer with several parameters. The
   // ranges may outlive this object.
@@ -118,13 +118,14 @@ class DataParallelBase {
   // could not be read. The weights are then undefined until a load() succeeds.
   void load(const checkpoint::Checkpoint& from, std::string_view group = "model");
 
-  // auto guard = parallel.no_sync();
+  // Returns a NoSync object, for example: auto guard = parallel.no_sync();
   [[nodiscard]] NoSync no_sync();
 
   // Averages gradients with the other ranks, which do so in their backward. This rank contributes the gradients that it
   // has now; a missing gradient counts as zeros. Call synchronize() instead of backward on a rank whose backward would
-  // reach no parameter, or instead of forward and backward on a rank without samples. If gathers() is true, it throws
-  // InvalidArgument, unless a backward of this rank has begun to average gradients and has not ended the average.
+  // reach no parameter, or instead of forward and backward on a rank without samples. If gathers() is true,
+  // synchronize() throws InvalidArgument, unless a backward of this rank has begun to average gradients and has not
+  // ended the average.
   void synchronize();
 
   // Sets the number of the step to which the next forward belongs. By default the number counts the averages of
@@ -162,8 +163,8 @@ class DataParallelBase {
   // backward and waits at its end both count.
   std::chrono::duration<double> last_exposed_communication() const;
 
-  // The buckets of the last backward that averaged gradients, in the order in which their calls started. Empty if
-  // gradients are not sent, for example if `world` has only one rank.
+  // The buckets (gradients that are sent in one call) of the last backward that averaged gradients, in the order in
+  // which their calls started. Empty if gradients are not sent, for example if `world` has only one rank.
   std::vector<BucketTimes> last_buckets() const;
 
   // The option .shard, or kNone if `world` has only one rank.
@@ -173,8 +174,8 @@ class DataParallelBase {
   // belongs to the first replica. Without a mesh the group consists of this rank only.
   const Communicator& replicas() const;
 
-  // Whether weights are gathered and freed one unit at a time. This is so with kParameters over a network. Then every
-  // rank must run the same forwards.
+  // Whether weights are gathered and freed one unit (part of the model) at a time. This is so with kParameters over a
+  // network. Then every rank must run the same forwards.
   bool gathers() const;
   // If gathers() is true, gathers all weights on every rank, which takes the memory of the whole model. The weights
   // remain in memory until the next prepare_forward() or step. Until then any code can read them, for example to copy

@@ -14,7 +14,7 @@
 //
 // After Rajbhandari et al., ZeRO, https://arxiv.org/abs/1910.02054; Zhao et al., PyTorch FSDP,
 // https://arxiv.org/abs/2304.11277
-// Thread rule: values, freely copied between threads.
+// Thread rule: these types are values; every thread may have its own copy.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -130,10 +130,10 @@ struct DataParallelOptions {
   std::int64_t backwards_per_reduction = 1;
   // True: in every step's first exchange of gradients the ranks compare a sample of their weights, which must be equal.
   // If the samples differ, all ranks throw an Error (exit code 81). They throw it in the backward after the step in
-  // which the difference arose. This finds optimizers that decide by the loss of one rank, and every other action that
-  // differs between ranks. It costs 2 to 14 microseconds a step. Ranks compare nothing while a Join (join.h) lives, or
-  // with a strategy that acts on weights. They also compare nothing if the weights are in shared memory, sharded, on a
-  // GPU, or on a disk.
+  // which the difference arose. The comparison finds optimizers that decide by the loss of one rank, and every other
+  // action that differs between ranks. It costs 2 to 14 microseconds a step. Ranks compare nothing while a Join
+  // (join.h) lives, or with a strategy that acts on weights. They also compare nothing if the weights are in shared
+  // memory, sharded, on a GPU, or on a disk.
   bool compare_weights = true;
   // True: if LibTorch would use all processors of the machine, it uses only this rank's share of them
   // (tensor/compute_threads.h). A number of threads that the program set by at::set_num_threads() does not change. A

@@ -21,7 +21,7 @@
 // calls the optimizer, and does not detect wrong use.
 //
 // After Sergeev and Del Balso, https://arxiv.org/abs/1802.05799
-// Thread rule: only the thread that runs backward. Ranks may be threads of one process.
+// Thread rule: only the thread that runs backward may use the optimizer. Ranks may be threads of one process.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -84,9 +84,9 @@ class DistributedOptimizerBase {
   // returned lives, step() leaves out synchronize(). It then throws InvalidArgument if the caller has not called
   // synchronize() since the last step.
   void step();
-  // The same for an optimizer like LBFGS, whose step itself calls `closure` to evaluate the loss, possibly several
-  // times. The gradients and the loss of each evaluation are averaged over the ranks, so that all ranks make the same
-  // decisions. Returns the result of the optimizer's step. Throws InvalidArgument while an object that
+  // The same as step(), for an optimizer like LBFGS, whose step itself calls `closure` to evaluate the loss, possibly
+  // several times. The gradients and the loss of each evaluation are averaged over the ranks, so that all ranks make
+  // the same decisions. Returns the result of the optimizer's step. Throws InvalidArgument while an object that
   // skip_synchronize() returned lives, and with a strategy whose ranks step with their own gradients.
   at::Tensor step(const Closure& closure);
 
@@ -99,7 +99,7 @@ class DistributedOptimizerBase {
   // second synchronize() before step() does nothing.
   void synchronize();
 
-  // auto scope = optimizer.skip_synchronize();
+  // Returns a SkipSynchronize object, for example: auto scope = optimizer.skip_synchronize();
   [[nodiscard]] SkipSynchronize skip_synchronize();
 
   // The data-parallel wrapper that this class uses. Use it for no_sync(), settle(), flat parameters (parameters()) and

@@ -40,7 +40,7 @@
 // CollectiveMismatch. If JoinOptions::throw_on_early_end is set, every rank may throw EarlyEnd. If a Join is destroyed
 // before finish(), for example by an exception, this rank takes part in no further call of the Join. The other ranks
 // then get the error that Communicator throws for a rank that left.
-// Thread rule: as data_parallel().
+// Thread rule: only the thread that runs backward may use a Join.
 #pragma once
 
 #include <functional>
@@ -53,8 +53,11 @@
 namespace reigen::parallel {
 
 enum class DivideBy {
-  kAllRanks,       // every sample has the same weight; the last steps have fewer samples, so they are smaller
-  kTrainingRanks,  // the mean over the ranks that have data: steps keep their size, but the last samples weigh more
+  // Every sample has the same weight. The last steps have fewer samples, so they change the weights less.
+  kAllRanks,
+  // Gradients are averaged over the ranks that still have data. All steps change the weights equally much, but the
+  // samples of the last steps have more weight.
+  kTrainingRanks,
 };
 
 struct JoinOptions {

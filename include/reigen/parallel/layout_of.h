@@ -6,8 +6,8 @@
 //   const auto layout = inputs.choose();
 //   layout.bytes(reigen::layout::Role::kState, layout.coordinates_of(world.rank()));
 //
-// The functions do not communicate. With the same model and options every rank gets the same result. Thread rule: no
-// shared state.
+// The functions do not communicate. With the same model and options every rank gets the same result. Thread rule: the
+// functions have no shared state.
 #pragma once
 
 #include "reigen/comm/communicator.h"

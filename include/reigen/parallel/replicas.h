@@ -10,7 +10,8 @@
 // two values are equally frequent, the one on the lowest rank counts as correct.
 //
 // Collective and blocking: every rank passes the same tensors in the same order. Cost: a pass over the tensors, and an
-// all_gather of 8 bytes. Throws as an all_gather does. Thread rule: the tensors must not change during the call.
+// all_gather of 8 bytes. Throws the errors of Communicator::all_gather(). Thread rule: the tensors must not change
+// during the call.
 #pragma once
 
 #include <optional>

@@ -15,7 +15,7 @@
 //   order as begin().
 // - WeightStrategy: after_step() is called after every step of the optimizer, and settle() before weights are validated
 //   or saved. While averages_gradients() returns true, the GradientStrategy of plain() averages the gradients.
-// Thread rule: only the thread that runs backward.
+// Thread rule: only the thread that runs backward calls these functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,7 +37,7 @@ namespace reigen::parallel {
 
 // Gradients of one element type that are sent in one call.
 struct GradientBucket {
-  std::size_t index = 0;  // the number of the bucket in the order of begin(); the same on every rank
+  std::size_t index = 0;  // number of the bucket in the order of the calls of begin(); the same on every rank
   // One-dimensional tensors in memory from Communicator::allocate. They contain the tensors of `gradients`. The
   // elements between two gradients are zeros, or flags that say which parameters have a gradient.
   std::vector<at::Tensor> runs = {};
@@ -85,8 +85,8 @@ class Strategy {
 class GradientStrategy : public Strategy {
  public:
   // True: the strategy treats all elements of GradientBucket::runs alike. An element that is zero on all ranks remains
-  // zero, and an element that is 1 on some rank does not become zero. Then flags in the runs say which parameters have
-  // a gradient. False: these flags are sent in a separate call.
+  // zero, and an element that is 1 on some rank does not become zero. In this case data_parallel() puts flags into the
+  // runs that say which parameters have a gradient. False: these flags are sent in a separate call.
   virtual bool keeps_zeros() const { return false; }
   // True: the result of end() is a mean over all ranks, also over the ranks whose gradients are zeros. False: a rank
   // whose gradients are zeros does not change the result.

@@ -22,7 +22,7 @@
 // throws InvalidArgument with the number of this rank. It also throws InvalidArgument for options out of range, if
 // options.parallel.shard is not kNone, if the batches differ between ranks or have fewer samples than there are ranks,
 // and in all cases in which data_parallel() throws InvalidArgument.
-// Thread rule: as for data_parallel(): only the thread that runs backward.
+// Thread rule: only the thread that runs backward may call verify().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,8 +48,8 @@ struct VerifyOptions {
 
 struct VerifyReport {
   bool same = true;
-  // The next four members say where the first difference is: the step (counted from 1), whether a "gradient" or a
-  // "value" differs, the name of the parameter, and the lowest rank that found this difference.
+  // `step`, `what`, `parameter` and `rank` say where the first difference is: the step (counted from 1), whether a
+  // "gradient" or a "value" differs, the name of the parameter, and the lowest rank that found this difference.
   int step = 0;
   std::string what = {};
   std::string parameter = {};
@@ -65,7 +65,7 @@ using VerifyLoss = std::function<at::Tensor(const at::Tensor& input, const at::T
 VerifyReport verify(torch::nn::Module& model, const Communicator& world, const VerifyLoss& loss,
                     const at::Tensor& input, const at::Tensor& target, const VerifyOptions& options = {});
 
-// The same for samples that consist of several tensors. Each of these tensors has B rows.
+// The same as verify() above, for samples that consist of several tensors. Each of these tensors has B rows.
 using VerifyLossOfSeveral =
     std::function<at::Tensor(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets)>;
 

@@ -1,6 +1,6 @@
 // Functions by which a program becomes a rank.
 //
-//   auto world = reigen::init();      // under reigen run, torchrun, srun or mpirun: that job's ranks; alone: one rank
+//   auto world = reigen::init();      // the ranks that a launcher (reigen run, torchrun, ...) started, or one rank
 //   reigen::spawn(4, [](reigen::Communicator& world) { ... });         // four processes from inside a program
 //   reigen::run_threads(4, [](reigen::Communicator& world) { ... });   // four ranks as threads of this process
 #pragma once
@@ -28,11 +28,15 @@ struct InitOptions {
   // With cuda, the group's calls also work on the memory of a GPU. Without an index, the rank takes the only visible
   // GPU. If several GPUs are visible, the index is the rank's number on its machine modulo the number of GPUs.
   Device device = {};
-  std::string device_backend = {};                   // empty: auto
-  std::chrono::milliseconds timeout = {};            // REIGEN_TIMEOUT, else 10 minutes: longest wait for a live rank
-  std::chrono::milliseconds join_timeout = {};       // REIGEN_COMM_JOIN_TIMEOUT, else 60 s: until all ranks joined
-  std::chrono::milliseconds heartbeat_timeout = {};  // REIGEN_COMM_HEARTBEAT_TIMEOUT, else 10 s: silence until lost
-  std::chrono::milliseconds report_after = {};       // REIGEN_COMM_REPORT_AFTER, else 30 s: wait until a warning
+  std::string device_backend = {};  // empty means auto
+  // REIGEN_TIMEOUT, else 10 minutes. A longer wait for a live rank throws Timeout.
+  std::chrono::milliseconds timeout = {};
+  // REIGEN_COMM_JOIN_TIMEOUT, else 60 s. This is the longest wait until all ranks have joined.
+  std::chrono::milliseconds join_timeout = {};
+  // REIGEN_COMM_HEARTBEAT_TIMEOUT, else 10 s. A rank that sends no heartbeat for this time counts as lost.
+  std::chrono::milliseconds heartbeat_timeout = {};
+  // REIGEN_COMM_REPORT_AFTER, else 30 s. After a longer wait for a live rank, a warning names that rank.
+  std::chrono::milliseconds report_after = {};
   // By default glibc returns large freed blocks to the kernel, so every step causes the same page faults again. These
   // page faults take 13 to 20 % of the step time of a small model. If keep_memory is true, freed blocks stay in the
   // process (mallopt). REIGEN_KEEP_MEMORY=0 in the environment overrides this option.

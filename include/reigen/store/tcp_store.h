@@ -18,7 +18,7 @@ namespace reigen::store {
 
 struct TcpStoreServerOptions {
   std::string host = "127.0.0.1";  // the interface to listen on; "0.0.0.0" or "::" for all of them
-  std::uint16_t port = 0;          // 0: the kernel picks a free port, which no other process can take
+  std::uint16_t port = 0;          // 0 means that the kernel picks a free port, which no other process can take
   std::string job = {};            // identity of the job; clients must send the same text
   // More addresses of this machine to listen on, all at the same port. The server leaves out an address that is not
   // available now (for example an IPv6 address that the network still checks for duplicates).
@@ -48,11 +48,12 @@ struct TcpStoreOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;
   std::string job = {};
-  Deadline connect_deadline =
-      Deadline::after(std::chrono::seconds(60));  // retries until then: the server may start later
-  std::vector<std::string> also = {};             // other hosts where the server may be, tried in this order
-  std::string socket = {};                        // as in TcpStoreServerOptions; replaces host and port
-  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);  // after a longer silence the server is lost
+  // The client tries again to connect until this deadline, because the server may start later than the client.
+  Deadline connect_deadline = Deadline::after(std::chrono::seconds(60));
+  std::vector<std::string> also = {};  // other hosts where the server may be, tried in this order
+  std::string socket = {};             // as in TcpStoreServerOptions; replaces host and port
+  // A server that sends no heartbeat for this time counts as lost.
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(10);
 };
 
 // Throws Timeout when no server has answered at the address before connect_deadline. Throws BackendError with exit code

@@ -27,7 +27,7 @@
 // differs, and shows both tensors. The other functions do not send messages for this check in advance. If their tensors
 // differ between ranks, they throw CollectiveMismatch, and the group cannot be used any more. In addition, all
 // functions throw the errors of Communicator's operations.
-// Thread rule: as for Communicator: a rank makes the calls of a group one after the other.
+// Thread rule: each rank makes the calls of one group one after the other, in the same order as all other ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -52,8 +52,8 @@ struct ReduceOptions {
 // throws InvalidArgument on every rank. Cost: that of Communicator::all_reduce().
 at::Tensor all_reduce(const at::Tensor& tensor, Communicator world, const ReduceOptions& options = {});
 
-// The same for several tensors, with one all_reduce for each element type (tensor fusion). It costs two more copies of
-// each tensor, and saves the latency of a separate all_reduce for each tensor.
+// The same as all_reduce() for several tensors, with one call for each element type (tensor fusion). It costs two more
+// copies of each tensor, and saves the latency of a separate all_reduce for each tensor.
 std::vector<at::Tensor> grouped_all_reduce(const std::vector<at::Tensor>& tensors, Communicator world,
                                            const ReduceOptions& options = {});
 
@@ -62,19 +62,20 @@ std::vector<at::Tensor> grouped_all_reduce(const std::vector<at::Tensor>& tensor
 void all_reduce_(const at::Tensor& tensor, Communicator world, const ReduceOptions& options = {});
 void grouped_all_reduce_(const std::vector<at::Tensor>& tensors, Communicator world, const ReduceOptions& options = {});
 
-// y = the rows (along the first dimension) of x_0, then the rows of x_1, and so on. Ranks may have different numbers of
-// rows, or no rows. The gradient consists of this rank's rows of (sum over q of dy_q). Cost: a message of 0.5 KiB from
-// each rank, and the cost of Communicator::all_gather_v().
+// The result consists of the rows (along the first dimension) of rank 0's tensor, then the rows of rank 1's tensor, and
+// so on. Ranks may have different numbers of rows, or no rows. The gradient consists of this rank's rows of (sum over q
+// of dy_q), where dy_q is the gradient of the result on rank q. Cost: a message of 0.5 KiB from each rank, and the cost
+// of Communicator::all_gather_v().
 at::Tensor all_gather(const at::Tensor& tensor, Communicator world);
 
-// y = x_root. Of the other ranks' tensors only shape and type matter. The gradient is (sum over q of dy_q) on rank
-// `root`, and zero on the other ranks.
+// Every rank gets the tensor of rank `root`. Of the other ranks' tensors only shape and type matter. The gradient is
+// (sum over q of dy_q) on rank `root`, and zero on the other ranks.
 at::Tensor broadcast(const at::Tensor& tensor, int root, Communicator world);
 void broadcast_(const at::Tensor& tensor, int root, Communicator world);  // in place, without a gradient
 
-// y_r = part r of the rows of all_reduce's result. Of n rows each rank gets n / P, rounded down, and the first n % P
-// ranks get one more. The gradient is pre_r · (the rows of post_0 · dy_0, then of post_1 · dy_1, and so on). For an
-// average it is also divided by P.
+// Rank r of P gets part r of the rows of all_reduce()'s result. Of n rows each rank gets n / P, rounded down, and the
+// first n % P ranks get one more row. The gradient is pre_r · (the rows of post_0 · dy_0, then of post_1 · dy_1, and so
+// on), where pre_q and post_q are the scales of rank q. For an average the gradient is also divided by P.
 at::Tensor reduce_scatter(const at::Tensor& tensor, Communicator world, const ReduceOptions& options = {});
 
 struct AllToAllResult {

@@ -54,9 +54,10 @@ struct FlatOptions {
 
 class FlatParameters {
  public:
-  // Divides nothing among ranks, and makes one range for each element type. The communicator `memory` allocates the
-  // buffers. ranges()[d].values[offset_i ..] = parameter_i, for the parameters of element type d, in the given order.
-  // Cost: one copy of the parameters; the buffer for gradients takes no memory until it is written.
+  // Divides nothing among ranks, and makes one range (a flat buffer with its parameters) for each element type. The
+  // communicator `memory` allocates the buffers. ranges()[d].values[offset_i ..] = parameter_i, for the parameters of
+  // element type d, in the given order. Cost: one copy of the parameters; the buffer for gradients takes no memory
+  // until it is written.
   // Throws InvalidArgument if a parameter is not floating point, is sparse, is neither on the CPU nor on a GPU, is on
   // another device than the other parameters, or shares memory with another parameter. The error names the parameter.
   // To tie parameters, register the same tensor twice.

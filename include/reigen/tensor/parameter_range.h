@@ -19,7 +19,7 @@
 // share (share()), or computes the mean from the memory in which all ranks' gradients lie (rows()).
 //
 // A ParameterRange is a handle: copies refer to the same memory. It keeps the memory and the parameters alive.
-// Thread rule: as for a tensor, one thread at a time.
+// Thread rule: one thread at a time may use a range, as with a tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -60,8 +60,8 @@ class ParameterRange {
     std::shared_ptr<RangeValues> sharing = {};  // null means that the range is not sharded
     std::shared_ptr<GradientRows> rows = {};
     std::shared_ptr<GradientShare> share = {};
-    std::shared_ptr<MemoryResource> resource = {};  // null: the range creates one
-    layout::Residence states = {};                  // the kind of memory that make_twin() takes
+    std::shared_ptr<MemoryResource> resource = {};  // if null, the range creates one
+    layout::Residence states = {};                  // the kind of memory in which make_twin() makes tensors
   };
   ParameterRange(Memory memory, std::vector<Segment> segments);
 
@@ -80,7 +80,7 @@ class ParameterRange {
   // The part of a segment that lies within [begin(), end()). The part may be empty.
   layout::Part part_of(const Segment& segment) const;
 
-  // is_divided(): whether ranks shard the range. is_common(): whether all ranks share the memory of its values.
+  // is_divided() says whether ranks shard the range. is_common() says whether all ranks share the memory of its values.
   bool is_divided() const { return sharing().shares().has_value(); }
   bool is_common() const { return sharing().is_common(); }
   // Which ranks shard the range, and how each of these ranks sees the changes that the others make.
@@ -105,8 +105,8 @@ class ParameterRange {
 
   // True if the `.grad` of the segment's parameter is defined.
   bool is_active(std::size_t segment) const;
-  // The buffer in which gradients lie. gradient_slot() returns views of this buffer, or of a spare block
-  // (take_gradient()).
+  // The buffer in which gradients lie. gradient_slot() returns views of this buffer, or of a spare block: memory
+  // outside of the buffer, into which backward may write a large gradient (take_gradient()).
   const at::Tensor& gradient_flat() const;
   // True if `.grad` is defined and lies in gradient_slot().
   bool is_in_place(std::size_t segment) const;

@@ -7,7 +7,7 @@
 //   const auto found = checkpoint::find_newest("run/checkpoints");
 //   read_into(*found.newest, "model", tensors_of(module));
 //
-// Thread rule: no shared state.
+// Thread rule: the functions have no shared state.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,9 +21,9 @@
 namespace reigen::tensor {
 
 // The pieces that a rank writes into a checkpoint. Each piece is a whole tensor, or the part of it that the rank has.
-// Contiguous tensors on the CPU are not copied. So their memory must not change until the checkpoint is written or has
-// copied them. All other tensors are copied. Throws InvalidArgument for an element type that the files do not have, and
-// for sharded weights that are not gathered.
+// Contiguous tensors on the CPU are not copied. So their memory must not change until the call that saves them
+// (checkpoint::save() or Saver::save()) has returned. All other tensors are copied. Throws InvalidArgument for an
+// element type that the files do not have, and for sharded weights that are not gathered.
 class Pieces {
  public:
   explicit Pieces(const std::vector<NamedTensor>& tensors);
@@ -37,7 +37,8 @@ class Pieces {
 // For each tensors[i], reads the tensor of the same name in the checkpoint's `group` into the memory of tensors[i]. If
 // this rank has only a part of the tensor, it reads only this part. Throws DataError if a tensor is missing, unknown,
 // or of another shape or type; the error names the first such tensor. Throws InvalidArgument for sharded weights that
-// are gathered and freed one unit at a time (use data_parallel's load() for them). In both cases nothing changes.
+// are gathered and freed one unit (part of the model) at a time (use data_parallel's load() for them). In both cases
+// nothing changes.
 void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors);
 
 // Reads all tensors of the checkpoint's `group`, in the order of the manifest. Returns an empty vector if the

@@ -7,7 +7,7 @@
 //   exchanged  on this rank, whole        sends the share to all ranks: all_gather of the values
 //   gathered   on this rank, its share    drops the gathered copy, which has the old values
 //
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use a RangeValues object.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -45,15 +45,15 @@ class RangeValues {
   RangeValues(const RangeValues&) = delete;  // all copies of a range use the same object
   RangeValues& operator=(const RangeValues&) = delete;
 
-  const std::optional<Shares>& shares() const { return shares_; }  // nullopt: the range is not sharded
+  const std::optional<Shares>& shares() const { return shares_; }  // nullopt means that the range is not sharded
   virtual bool is_common() const { return false; }
-  // The copy of all values, for the kind "gathered". It has memory only while it is gathered (transient_flat.h). Null
-  // for the other kinds.
+  // The copy of all values, for the kind "gathered" (each rank keeps only its share). It has memory only while it is
+  // gathered (transient_flat.h). Null for the other kinds.
   virtual TransientFlat* whole() const { return nullptr; }
 
-  // For the kind "common": waits until every rank has called meet(), and throws the errors of Communicator::barrier().
-  // For the other kinds it does nothing. The argument of meet() and of publish() is the tag of the calls that the
-  // function makes. The errors of these calls contain the tag.
+  // For the kind "common" (all ranks share the memory of the values): waits until every rank has called meet(), and
+  // throws the errors of Communicator::barrier(). For the other kinds it does nothing. The argument of meet() and of
+  // publish() is the tag of the calls that the function makes. The errors of these calls contain the tag.
   virtual void meet(const char*) {}
   // Lets the other ranks see a change of this rank's share, as the table at the top of this file says. Collective.
   virtual void publish(const char*) {}

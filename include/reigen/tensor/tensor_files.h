@@ -1,5 +1,5 @@
 // Writes named tensors to a safetensors file, and reads them from one.
-// Thread rule: no shared state.
+// Thread rule: the functions have no shared state.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,8 +39,8 @@ struct NamedTensor {
 // Returns the module's parameters and then its buffers, with the names that they have in the module. The tensors are
 // handles, not copies.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
-// The same, with one difference: for weights that are gathered and freed one unit at a time, the result contains this
-// rank's share.
+// The same as tensors_of(module), with one difference: for weights that are gathered and freed one unit (part of the
+// model) at a time, the result contains this rank's share.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
 
 // Writes the whole file or no file. The same tensors give the same bytes. Throws InvalidArgument for an element type

@@ -1,7 +1,7 @@
 // The text task: each byte is a token, and the decoder of models/gpt.h learns to predict the next token. The loss is
 // the cross entropy over all targets except data::kIgnoredToken. The samples that the score counts are tokens, not
 // texts.
-// Thread rule: as for Task.
+// Thread rule: a task belongs to one rank (task.h).
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -19,9 +19,9 @@
 namespace reigen::train {
 
 struct GptTaskOptions {
-  std::string path = {};               // file or folder for data::read_corpus; empty: data::own_documents
+  std::string path = {};               // file or folder for data::read_corpus; if empty, data::own_documents
   c10::ScalarType type = c10::kFloat;  // type of the weights: kFloat or kDouble
-  bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
+  bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
   std::uint64_t seed = 0;              // seed of the text that closing_words() generates
   // The options of the model. If vocab is 0, the model has one token for each different byte of the text. A larger
   // vocab makes a model with unused tokens.

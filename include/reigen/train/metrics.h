@@ -33,7 +33,7 @@ struct StepMetrics {
   double optimizer_ms = 0;
   std::optional<double> grad_norm = {};  // norm of all gradients, before clipping
   bool skipped = false;                  // no weight changed: a value was not finite, or the batch was left out
-  double time = 0;                       // wall clock: seconds since 1970 (UTC); 0 is not written
+  double time = 0;                       // wall clock: seconds since 1970 (UTC); 0 means that the line has no time
 };
 
 struct ValidationMetrics {

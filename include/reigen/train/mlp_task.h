@@ -1,7 +1,7 @@
 // Handwritten digits for the perceptron of models/mlp.h. Each image of data/mnist.h or data/digits.h gets a black
 // edge of two pixels (32x32) and is passed as one row of 1024 numbers. The loss is cross entropy; the score is the
 // accuracy.
-// Thread rule: as for Task.
+// Thread rule: a task belongs to one rank (task.h).
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,9 +17,9 @@
 namespace reigen::train {
 
 struct MlpTaskOptions {
-  std::string path = {};               // folder of MNIST's IDX files; empty: the digits that data/digits.h draws
+  std::string path = {};               // folder of MNIST's IDX files; if empty, the digits that data/digits.h draws
   c10::ScalarType type = c10::kFloat;  // type of weights and inputs: kFloat or kDouble
-  bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
+  bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
   std::int64_t layers = 8;             // `layers` and `dim` are as in models::MlpOptions
   std::int64_t dim = 1024;
 };

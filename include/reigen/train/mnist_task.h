@@ -1,6 +1,6 @@
 // Handwritten digits for the convolutional network of models/mnist_cnn.h. The loss is cross entropy; the score is the
 // accuracy.
-// Thread rule: as for Task.
+// Thread rule: a task belongs to one rank (task.h).
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -14,9 +14,9 @@
 namespace reigen::train {
 
 struct MnistOptions {
-  std::string path = {};               // folder of MNIST's IDX files; empty: the digits that data/digits.h draws
+  std::string path = {};               // folder of MNIST's IDX files; if empty, the digits that data/digits.h draws
   c10::ScalarType type = c10::kFloat;  // type of weights and inputs: kFloat or kDouble
-  bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
+  bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
 };
 
 class MnistTask final : public Task {

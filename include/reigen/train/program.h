@@ -1,7 +1,7 @@
 // Makes a whole program from a task. The program has a flag, a TOML key and an environment variable for every option,
-// and --help. Any launcher or -n N starts its ranks. It shows progress, saves checkpoints, and stops cleanly on a
-// signal, printing the command that resumes the run. It prints each error once and returns an exit code. The recipes of
-// `reigen train` are such programs.
+// and --help. A launcher, or the flag -n N, starts its ranks. It shows progress, saves checkpoints, and stops cleanly
+// on a signal, printing the command that resumes the run. It prints each error once and returns an exit code. The
+// recipes of `reigen train` are such programs.
 //
 //   int main(int argc, char** argv) {
 //     return reigen::train::run<MyTask>(argc, argv, {.name = "mine", .summary = "what it learns"});
@@ -9,7 +9,7 @@
 //
 //   ./mine -n 2 --train.epochs 5        or   reigen run -n 2 ./mine ..., torchrun, srun, mpirun
 //
-// docs/your_program.md has whole programs. Thread rule: call from main().
+// docs/your_program.md has whole programs. Thread rule: call run() from main().
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Small colour pictures in classes for ResNet-18 (models/resnet18.h). The loss is cross entropy; the score is the
 // accuracy. Training pictures are augmented (data/pictures.h). The number of the model's outputs is the number of the
 // data's classes.
-// Thread rule: as for Task.
+// Thread rule: a task belongs to one rank (task.h).
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,9 +17,9 @@
 namespace reigen::train {
 
 struct ResNet18TaskOptions {
-  std::string path = {};               // folder for data::image_folder; empty: the pictures that data/pictures.h draws
+  std::string path = {};               // folder for data::image_folder; if empty, pictures are drawn (data/pictures.h)
   c10::ScalarType type = c10::kFloat;  // type of weights and inputs: kFloat or kDouble
-  bool without_memory = false;         // true: weights get their memory in data_parallel() (nn/without_memory.h)
+  bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
   std::int64_t width = 64;             // `width` and `norm_batch` are as in models::ResNet18Options
   std::int64_t norm_batch = 32;
 };

@@ -9,7 +9,7 @@
 //   }
 //
 // train::run and Trainer do this by themselves. Without these handlers the signals end the process as usual.
-// Thread rule: call install_stop_handlers() from main(), the rest from any thread.
+// Thread rule: call install_stop_handlers() from main(). Any thread may call the other functions.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,10 @@
 
 namespace reigen::train {
 
-// In order: Ctrl-C; the signal that schedulers and `kill` send; hang-up of the terminal; and the warnings that
-// schedulers send before the time limit (SIGUSR1, SIGUSR2: Slurm's --signal, Grid Engine's -notify, LSF's -wa) or
-// before the limit of processor time (SIGXCPU: ulimit -t).
+// Ctrl-C sends SIGINT. Schedulers and `kill` send SIGTERM. SIGHUP means that the terminal hung up. Schedulers send
+// SIGUSR1 or SIGUSR2 as a warning before the time limit (Slurm's --signal, Grid Engine's -notify, LSF's -wa). The
+// kernel sends SIGXCPU at the soft limit of processor time (ulimit -S -t), before it kills the process at the hard
+// limit.
 inline const std::vector<int> kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
 struct StopOptions {
@@ -37,19 +38,20 @@ struct StopOptions {
   bool tells = false;
 };
 
-// From now on each of options.signals requests a stop. A second SIGINT more than half a second after the first SIGINT
-// ends the process as if no handler had been installed, because the user does not want to wait. The other signals may
-// come any number of times, because schedulers send a warning signal and then SIGTERM, and some schedulers send them
-// twice. SIGPIPE is ignored, so the process continues when the reader of its output is gone. After a SIGHUP, output to
-// the terminal that hung up is discarded. A second call of this function replaces the handlers of the first. Throws
-// InvalidArgument for a signal that cannot be caught.
+// After this call each of options.signals requests a stop. A second SIGINT more than half a second after the first
+// SIGINT ends the process as if no handler had been installed, because the user does not want to wait. The other
+// signals may come any number of times, because schedulers send a warning signal and then SIGTERM, and some schedulers
+// send them twice. SIGPIPE is ignored, so the process continues when the reader of its output is gone. After a SIGHUP,
+// output to the terminal that hung up is discarded. A second call of this function replaces the handlers of the first.
+// Throws InvalidArgument for a signal that cannot be caught.
 void install_stop_handlers(const StopOptions& options = {});
 
 // Whether a stop was requested from this process. Costs nanoseconds.
 bool stop_requested();
 
 // Whether a stop was requested from any rank. All ranks get the same answer, so they stop after the same step.
-// Collective: one all_reduce of 4 bytes, which every rank must call equally often. Errors: those of an all_reduce.
+// Collective: one all_reduce of 4 bytes. Every rank must call the function equally often. Throws the errors of
+// Communicator::all_reduce().
 bool any_stop_requested(const Communicator& world);
 
 // Parses "int,term,usr1", in upper or lower case, with or without SIG. "none" means no signal. Throws InvalidArgument

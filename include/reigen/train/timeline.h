@@ -18,7 +18,7 @@
 // shortest round trip counts; the error is at most half of its time.
 //
 // Trace Event Format, complete events: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
-// Thread rule: one thread at a time.
+// Thread rule: one thread at a time may use a Timeline.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,8 @@ class Timeline {
   // 1,024 calls), and the waits for `buckets` (DataParallelBase::last_buckets()).
   void add_communication(const std::vector<parallel::BucketTimes>& buckets = {});
 
-  // One entry for each bucket of this rank, in the order in which the buckets are sent. The values are means over the
-  // steps that were added.
+  // One entry for each bucket (gradients that are sent in one call) of this rank, in the order in which the buckets are
+  // sent. The values are means over the steps that were added.
   struct BucketMean {
     double bytes = 0;
     double parameters = 0;
@@ -94,7 +94,7 @@ class Timeline {
   std::vector<Event> spans_;
   std::vector<Event> calls_;
   std::vector<std::vector<parallel::BucketTimes>> buckets_;  // one entry for each step
-  std::set<std::uint64_t> taken_;                            // numbers of calls that were added or came earlier
+  std::set<std::uint64_t> taken_;                            // numbers of calls that were added, or made earlier
 };
 
 }  // namespace reigen::train

@@ -4,11 +4,11 @@
 //
 // The loss of a step is the mean over the global batch: sum over ranks of loss_r · n_r / sum of n_r, added in fp64
 // and in rank order. n_r is the number of terms of the rank's samples (Dataset::terms): samples, or the valid tokens
-// of texts. The ranks add up the losses after backward, in the small all_reduce that also carries the requests to stop.
-// This all_reduce comes before the optimizer runs, so a loss that is not finite changes no weight. (If a strategy lets
-// each rank step with its own gradients, the ranks add up the losses of up to 16 steps at once.) Seed, options and
-// number of ranks determine a run bit for bit, also if it is resumed from a checkpoint. Thread rule: one thread for
-// each rank; ranks may be threads of one process.
+// of texts. The ranks add up the losses after backward, in the small all_reduce that also tells all ranks of a request
+// to stop. This all_reduce comes before the optimizer runs, so a loss that is not finite changes no weight. (If a
+// strategy lets each rank step with its own gradients, the ranks add up the losses of up to 16 steps at once.) Seed,
+// options and number of ranks determine a run bit for bit, also if it is resumed from a checkpoint. Thread rule: only
+// one thread of each rank uses its Trainer. Ranks may be threads of one process.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct TrainerOptions {
   Config config = {};                                  // the same on every rank
   std::int64_t batch_per_rank = 64;                    // used when train.global_batch is not set
   std::function<bool()> stop_requested = {};           // called once a step; true on any rank stops all ranks
-  std::function<void(const std::string&)> write = {};  // receives rank 0's output; empty: stdout
-  int columns = 0;                                     // width of the terminal, for a progress bar; 0: plain lines
+  std::function<void(const std::string&)> write = {};  // receives rank 0's output; if empty, stdout gets it
+  int columns = 0;                                     // width of the terminal, for a progress bar; 0 means plain lines
   std::string resume_command = {};                     // shown to the user when the run was stopped
 };
 

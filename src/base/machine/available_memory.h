@@ -9,7 +9,7 @@ namespace reigen::base {
 struct AvailableMemory {
   std::uint64_t bytes = 0;
   std::string source = {};    // for messages, such as "MemAvailable in /proc/meminfo"; empty if `bytes` is not known
-  std::string identity = {};  // equal in processes that share this memory: kernel and limiting control group
+  std::string identity = {};  // kernel and limiting control group; equal in all processes that share this memory
 };
 
 // The smallest of these amounts: the memory that the kernel reports as available, and for each control group of this

@@ -3,16 +3,15 @@
 // decision whether a waiting rank may spin.
 //
 // A process may use the processors that it is bound to (taskset, srun, mpirun, a container's cpuset). CPU quotas limit
-// its time on these processors (docker --cpus, limits of Kubernetes). These are the quotas of the process's control
-// group and of all groups above this group, in version 1 and in version 2 of control groups. Slurm limits the number of
-// processors (SLURM_CPUS_ON_NODE for all tasks of a node, SLURM_CPUS_PER_TASK for each task).
+// the process's time on these processors (docker --cpus, limits of Kubernetes). These are the quotas of the process's
+// control group and of all groups above this group, in version 1 and in version 2 of control groups. Slurm limits the
+// number of processors (SLURM_CPUS_ON_NODE for all tasks of a node, SLURM_CPUS_PER_TASK for each task).
 //
 // Each processor is shared evenly among the ranks that may run on it, and each quota among the ranks in its group. So a
 // rank that a launcher bound to processors of its own keeps all of these processors. Ranks that a launcher bound to the
 // same socket share this socket, and unbound ranks share the machine. Each rank reads the binding of every other rank's
-// process from the kernel, so the ranks need not ask each other. There is one exception: this process may be unable to
-// see other ranks' processes on this machine, because they are in other containers. It then assumes that those
-// processes are bound as it is bound itself.
+// process from the kernel, so the ranks need not ask each other. A rank cannot see the processes of ranks in other
+// containers. For these processes it assumes the binding of its own process.
 //
 // The number of threads comes from the quota rounded up (a quota of 1.5 allows two threads). The decision to spin uses
 // the exact quota, because a spinning rank must not use up the time that other ranks need.
@@ -51,8 +50,8 @@ Cores find_cores(const std::string& root = {});
 // The share of each of `ranks` processes or threads that this process starts. All of them are bound as this process is.
 CoreShare share_cores(int ranks, const Cores& cores = find_cores());
 
-// The process id in `ranks_here` (below) of a rank whose process this process cannot see, for example because it is in
-// another container of this machine.
+// In `ranks_here` (below) this value stands for the id of a process that the calling process cannot see, for example
+// because that process is in another container of this machine.
 inline constexpr pid_t kUnseen = 0;
 
 // The share of a rank of this process. `ranks_here`: the process of each rank on this machine, in the order of the

@@ -107,7 +107,8 @@ bool means_no_sync(int error) {
 
 int sync_folder(const std::filesystem::path& folder) {
   const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // A user who may write in a folder may still be forbidden to read it, and so cannot sync it.
+  // To sync a folder, this function must open it for reading. A user who may write in the folder may be forbidden to
+  // read it.
   if (!fd) return errno == EACCES || errno == EPERM ? 0 : errno;
   while (::fsync(fd.get()) != 0) {
     if (errno == EINTR) continue;

@@ -1,6 +1,6 @@
 // Operations that file systems support differently: locks, the syncing of folders, free space. Lustre without -o flock,
-// NFS without lockd, autofs and some FUSE file systems have no locks. Each of these file systems reports this with
-// another errno.
+// NFS without lockd, autofs and some FUSE file systems have no locks. Each of these file systems reports the missing
+// locks with a different errno.
 // Thread rule: any thread. The functions keep no state.
 #pragma once
 
@@ -44,8 +44,8 @@ class LockFile {
   bool is_new_ = false;
 };
 
-// Whether the errno of an fsync() means that the file system cannot sync such a file or folder. Such an errno
-// does not mean that data were lost; EIO does.
+// Whether the errno of an fsync() means that the file system cannot sync this kind of file or folder. Such an errno
+// does not mean that data were lost, but EIO does.
 bool means_no_sync(int error);
 
 // Calls fsync() for a folder. Returns 0, or the errno of the failure. Also returns 0 if the folder's file system cannot

@@ -49,7 +49,8 @@ std::optional<std::uint8_t> place_of(Family family, OperationKind kind, const st
   refuse(fmt::format("{} has no algorithm \"{}\"", name_of(kind), word), rule, expected);
 }
 
-// A rule as the user wrote it. It is not known yet which family has the algorithm that the rule names.
+// A rule as the user wrote it. It is not known yet which family (tcp or shared_memory) has the algorithm that the rule
+// names.
 struct Written {
   OperationKind kind;
   std::string algorithm;

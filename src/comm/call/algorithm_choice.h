@@ -27,8 +27,8 @@ enum class Family : std::uint8_t { kTcp, kSharedMemory };
 
 const char* name_of(Family family);  // "tcp" or "shared_memory": the backend that defines the family
 
-// The operations that rules can name, in the order in which messages list them. An operation on blocks of different
-// sizes (all_gather_v) follows the rules of the same operation on blocks of one size (all_gather).
+// The operations that rules can name, in the order in which error messages list them. An operation on blocks of
+// different sizes (all_gather_v) follows the rules of the same operation on blocks of one size (all_gather).
 inline constexpr std::array kRuledKinds = {
     OperationKind::kAllReduce, OperationKind::kReduceScatter, OperationKind::kAllGather,
     OperationKind::kBroadcast, OperationKind::kReduce,        OperationKind::kGather,
@@ -57,7 +57,7 @@ class AlgorithmChoice {
     std::size_t most = SIZE_MAX;
   };
 
-  // Keeps the rules for `family`. Throws as check_algorithms() for an operation or algorithm that no family has.
+  // Keeps the rules for `family`. Throws InvalidArgument for an operation or algorithm that no family has.
   AlgorithmChoice(const std::string& rules, Family family);
 
   Family family() const { return family_; }
@@ -66,7 +66,7 @@ class AlgorithmChoice {
     return by_kind_[static_cast<std::size_t>(even_kind(kind))];
   }
   // Returns the first rule that fits and whose algorithm can run, or null if there is none. Bit i of `possible` says
-  // that the i-th algorithm can run.
+  // whether the i-th algorithm can run.
   const Rule* find(OperationKind kind, std::size_t bytes, std::uint32_t possible = UINT32_MAX) const;
 
  private:

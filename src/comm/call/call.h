@@ -61,7 +61,7 @@ struct Call {
   int root = 0;  // in a send or recv: the other rank
   std::string tag = {};
   Stream after = {};                      // the call begins after the work on this stream (CallOptions::after)
-  std::shared_ptr<Before> before = {};    // marks that work (Backend::mark), if the host must wait for it
+  std::shared_ptr<Before> before = {};    // marks the work on `after` (Backend::mark), if the host must wait for it
   double factor = 1;                      // for sums: multiplies this rank's input
   std::vector<std::size_t> counts = {};   // uneven operations: counts[q] is the number of elements of rank q's block
   std::vector<std::size_t> arrives = {};  // all_to_all_v: arrives[q] elements come from rank q, counts[q] go to it
@@ -82,9 +82,9 @@ Extent extent_of(const Call& call, int rank, int size);
 std::size_t begin_of(const std::vector<std::size_t>& counts, int index);
 
 // A digest of the block sizes of an uneven call, which ranks compare instead of all sizes. It is empty for a call with
-// blocks of one size. It is also empty for all_to_all_v: there each pair of ranks compares the sizes of the two blocks
+// blocks of one size. It is also empty for all_to_all_v, where each pair of ranks compares the sizes of the two blocks
 // that it exchanges.
-inline constexpr std::size_t kCountsShown = 4;  // counts shown in messages; the others are compared by their hash
+inline constexpr std::size_t kCountsShown = 4;  // the most counts that an error message shows
 struct CountsDigest {
   std::uint64_t total = 0;
   std::uint64_t hash = 0;
@@ -95,9 +95,9 @@ struct CountsDigest {
 CountsDigest digest_of(const Call& call);
 std::string describe(const CountsDigest& counts);  // " in blocks of 3, 4, 5, 6, ...", or an empty text
 
-// Throws InvalidArgument for null pointers, buffers that overlap in another way than "in place", a root outside the
-// group, counts that overflow, another number of counts than ranks, a reduction that the type does not have, and a
-// factor in a call that sums no floats.
+// Throws InvalidArgument for null pointers, buffers that overlap but do not lie as an in-place call requires, a root
+// outside the group, counts that overflow, a number of counts that is not the number of ranks, a reduction that the
+// type does not have, and a factor in a call that sums no floats.
 void check_call(const Call& call, int rank, int size);
 
 }  // namespace reigen::comm

@@ -1,5 +1,5 @@
 // The tag of a call (CallOptions::tag) in a fixed number of bytes. A Tag is a member of the pages of shared memory
-// through which ranks talk, of the headers of messages, and of signatures.
+// through which ranks communicate, of the headers of messages, and of signatures.
 // Thread rule: values, freely copied between threads.
 #pragma once
 

@@ -13,12 +13,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kIdle = 500ms;     // interval between two talks to the store while this rank does not wait
-constexpr auto kAnswer = 100ms;   // interval for a time after any rank has called for attention (store_control.h)
-constexpr auto kWatch = 50ms;     // interval while this rank waits
-constexpr auto kHurry = 5ms;      // interval if the ranks made different calls, to find these soon
-constexpr auto kAskAgain = 1s;    // a waiting rank calls for attention this often; the others answer for twice as long
-constexpr auto kPairCost = 20us;  // the store's time per pair of ranks: all ranks may read all states at once
+constexpr auto kIdle = 500ms;    // interval between two accesses to the store while this rank does not wait
+constexpr auto kAnswer = 100ms;  // interval for two seconds after a rank has called for attention (store_control.h)
+constexpr auto kWatch = 50ms;    // shortest interval while this rank waits
+constexpr auto kHurry = 5ms;     // interval if the ranks made different calls, to find these soon
+constexpr auto kAskAgain = 1s;   // a waiting rank calls for attention this often
+// All ranks may wait at the same time, and each of them then reads the states of all ranks. The store needs about
+// kPairCost for each pair of ranks, so the interval of waiting ranks grows with the number of pairs, up to kWatchMost.
+constexpr auto kPairCost = 20us;
 constexpr auto kWatchMost = 5s;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What one rank writes to the store for one group, and what it has read from the store. Only the StoreThread talks to
-// the store: see store_control.h.
+// What one rank writes to the store for one group, and what it has read from the store. Only the StoreThread
+// (store_thread.h) accesses the store.
 // Thread rule: `mutex` guards the members under "Guarded". Only the StoreThread, here called the thread, uses the
 // private members.
 #pragma once
@@ -48,7 +48,7 @@ struct Channel {
   Clock::time_point watch_until;  // until this time the thread watches the other ranks, because this rank waits
   bool urgent = false;            // the ranks made different calls, so the thread must talk often
   Clock::time_point urgent_since;
-  std::optional<AbortCause> verdict;  // the error that this rank found; written to the store if that has no error yet
+  std::optional<AbortCause> verdict;  // the error that this rank found; the thread writes it to the store
   Clock::time_point verdict_since;
   // Guarded, read from the store:
   std::vector<RankState> states;

@@ -37,9 +37,9 @@ std::string encode(const RankState& state);
 RankState decode_state(const std::string& text);
 
 // Two ranks made different calls under one sequence number. `cause` is the error that all ranks throw; it names both
-// calls. If there are several mismatches, find_mismatch() returns the one with the lowest sequence number. It names the
-// lowest rank that is known to have made a call with that number, and the lowest rank whose call differs from that
-// rank's call.
+// calls. If there are several mismatches, find_mismatch() returns the one with the lowest sequence number. Its error
+// names two ranks: the lowest rank that is known to have made a call with that number, and the lowest rank whose call
+// differs from that call.
 struct Mismatch {
   AbortCause cause;
   int compared_with = 0;  // the first of the two ranks: the lowest rank known to have made a call with that number

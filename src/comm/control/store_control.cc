@@ -20,11 +20,11 @@ using std::chrono::seconds;
 
 constexpr auto kJoinSlice = 1s;      // a rank that waits checks this often which ranks are missing
 constexpr auto kQuiet = 100ms;       // shorter waits are normal and are not checked
-constexpr auto kWatchFor = 1s;       // the thread watches the other ranks for this long after the last check()
+constexpr auto kWatchFor = 1s;       // the StoreThread watches the other ranks for this long after the last check()
 constexpr auto kHearAll = 1500ms;    // how long the others may take to notice a call for attention (store_control.h)
 constexpr auto kNamedWithin = 3s;    // after a mismatch: how long all ranks may take to write their last calls
 constexpr auto kLastWords = 1s;      // how long a message of a rank that has left may take to arrive
-constexpr auto kVerdictWithin = 1s;  // how long the thread may take to write an error; after that, this rank throws it
+constexpr auto kVerdictWithin = 1s;  // time for the StoreThread to write an error; then this rank throws it
 
 std::string who(const Channel& channel, int rank) {
   const PeerProcess& peer = channel.peers[static_cast<std::size_t>(rank)];
@@ -129,8 +129,9 @@ struct Look {
   }
 };
 
-// Throws the error that ended the group, if the group has ended. Otherwise keeps the thread watching the other ranks.
-// Returns true when this rank must look at the states that the thread has read. `record`: null for a message.
+// Throws the error that ended the group, if the group has ended. Otherwise keeps the StoreThread watching the other
+// ranks. Returns true when this rank must look at the states that the StoreThread has read. `record`: null for a
+// message.
 bool begin_look(Channel& channel, const CallRecord* record, std::chrono::nanoseconds waited) {
   if (channel.failure) throw_cause(*channel.failure);
   const auto now = Clock::now();

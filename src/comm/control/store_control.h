@@ -29,13 +29,13 @@ class StoreThread;
 // Who checks that the ranks for which a call waits are alive.
 enum class Watch {
   kHere,         // the StoreControl
-  kInTheEngine,  // the backend: it knows which ranks have done their part of a call, and such a rank may end
+  kInTheEngine,  // the backend, because it knows which ranks have done their part of a call and may end
 };
 
 class StoreControl {
  public:
-  // `parent`: the StoreControl of the group from which this group was split, or null. If it is set, both use its
-  // thread.
+  // `parent`: the StoreControl of the group from which this group was split, or null. If it is set, both use the thread
+  // of `parent`.
   explicit StoreControl(const GroupOptions& options, Watch watch = Watch::kHere, const StoreControl* parent = nullptr);
   ~StoreControl();
   StoreControl(const StoreControl&) = delete;  // its destructor ends its channel
@@ -60,7 +60,7 @@ class StoreControl {
   // Throws the error with which another rank ended the group, if this rank knows it. The thread reads such an error
   // from the store within half a second, whether this rank waits or not.
   void throw_if_ended();
-  // Called when the backend has seen that the calls differ: check() will soon throw an error that names two calls that
+  // Called when the backend has seen that the calls differ. check() then soon throws an error that names two calls that
   // differ.
   void look_for_mismatch();
 

@@ -1,8 +1,8 @@
 // The thread of a rank that talks to the store for a group and all groups that are split off it. It is a separate
 // thread because the process that serves the store may be stopped. A thread that asks the store may then wait for ever.
 //
-// Locks: `mutex` of the State guards the list of channels and is held only briefly. A thread that needs the lock of a
-// channel too must take that lock first.
+// Locks: `mutex` of the State guards the list of channels and is held only briefly. A thread that also needs the lock
+// of a channel must take the lock of the channel first.
 #pragma once
 
 #include <condition_variable>
@@ -31,7 +31,8 @@ class StoreThread {
   void ring();
 
  private:
-  // The thread is an owner too: if it hangs in a call of the store, it is detached and may outlive this object.
+  // The thread shares the ownership of the State. If it hangs in a call of the store, it is detached and may outlive
+  // this object.
   struct State {
     std::mutex mutex;
     std::condition_variable rung_or_left;

@@ -48,8 +48,8 @@ std::string Forming::wait(const std::string& key, const std::string& sign, bool 
       const std::vector<int> missing = missing_of(sign);
       check(missing);
       if (!missing.empty() && deadline_.expired()) end_for_all(Timeout(incomplete_group(options_, missing)));
-      // All ranks have set their own keys, but nobody has set `key`: the last rank died before that, or was started
-      // with another number of ranks. So this rank sets it.
+      // All ranks have set their own keys, but nobody has set `key`. The last rank died before that, or was started
+      // with another number of ranks. So this rank sets `key`.
       if (is_of_all && missing.empty()) store_->compare_and_set(key, std::nullopt, "");
     }
   }
@@ -70,7 +70,8 @@ std::vector<std::string> Forming::exchange(const std::string& what, const std::s
   wait("all " + what + "s", what, true);
   std::vector<std::string> texts;
   for (std::optional<std::string>& text : store_->try_get_all(keys)) {
-    // A rank that was started with a smaller number of ranks sets that key too early, so a text may still be missing.
+    // A rank that was started with a smaller number of ranks sets the key "all ..." too early, so a text may still be
+    // missing.
     texts.push_back(text ? std::move(*text) : wait_for(keys[texts.size()], what));
   }
   return texts;
@@ -157,7 +158,7 @@ void Forming::throw_if_ended() {
 void Forming::end_for_all(const Error& error) {
   const std::string own = base::encode(base::record_of(error));
   const std::string verdict = store_->compare_and_set("complete", std::nullopt, own);
-  base::raise(base::decode_error(verdict.empty() ? own : verdict));  // empty: the group was complete before this error
+  base::raise(base::decode_error(verdict.empty() ? own : verdict));  // `verdict` is empty if the group is complete
 }
 
 }  // namespace reigen::comm

@@ -44,7 +44,8 @@ class Forming {
   // stopped. Every wait calls check() now and then.
   void check(const std::vector<int>& missing);
   // Reads the store once, then calls check(). If the store is a RoundStore, the read exchanges messages with the other
-  // ranks, so that check() finds what they have written. For waits for something other than a key.
+  // ranks, so that check() finds what they have written. A rank calls look() while it waits for something other than a
+  // key.
   void look(const std::vector<int>& missing);
   // Called after a wait that was to end at `until`. If the wait ended far too late, this process was stopped meanwhile.
   // The lost time counts against no rank, so woke() moves the deadline.

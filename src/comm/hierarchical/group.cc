@@ -8,8 +8,8 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-// The first character of the text of a cause that publish_abort() sends through the parts. It marks a text that already
-// uses the rank numbers of the whole group.
+// publish_abort() puts this character before the error text that it sends through the parts (the smaller groups,
+// group.h). The character marks a text that already uses the rank numbers of the whole group.
 constexpr char kOfTheWhole = '\x02';
 
 bool is_of_the_whole(const Error& error) { return error.what()[0] == kOfTheWhole; }

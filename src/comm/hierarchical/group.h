@@ -2,8 +2,8 @@
 //
 // The parts `inside` have the ranks of this machine and use shared memory. A rank's place is its index among the ranks
 // of its machine (layout.h). The part `between` has the ranks of all machines that have the same place as this rank.
-// The part `everybody` has all ranks. Both use the network. The control channel of the whole group goes through the
-// store, and names ranks by their numbers in the whole group. A part numbers its ranks itself.
+// The part `everybody` has all ranks. `between` and `everybody` use the network. The control channel of the whole group
+// goes through the store, and names ranks by their numbers in the whole group. Each part numbers its own ranks from 0.
 // Thread rule: only the driver thread. Any thread may use Part::messages; comments name the other exceptions.
 #pragma once
 
@@ -27,8 +27,8 @@
 
 namespace reigen::comm::hierarchical {
 
-// The number of collectives of a group that may be in flight at the same time. Each of them has a lane, which means
-// that it has its own part `inside`. Collective number n uses lane n mod kLanes.
+// The number of collectives of a group that may be in flight at the same time. Each of them has a lane: a part `inside`
+// (a group over shared memory) and scratch memory of its own. Collective number n uses lane n mod kLanes.
 inline constexpr std::size_t kLanes = 2;
 inline std::size_t lane_of(std::uint64_t sequence) { return sequence % kLanes; }
 
@@ -45,7 +45,8 @@ struct Part {
 // (rank 0 is rank 2, 1 is rank 3 of "world")`.
 std::string legend(const Part& part, const std::string& whole);
 
-// This rank has found that the calls of a part differ. It is not known yet which calls of the whole group differ.
+// This rank has found that the ranks of a part (a smaller group) made different calls in this part. It is not known yet
+// which calls of the whole group differ.
 class PartMismatch : public CollectiveMismatch {
  public:
   using CollectiveMismatch::CollectiveMismatch;
@@ -63,8 +64,9 @@ struct Group {
     return level == Level::kInside ? inside[lane] : level == Level::kBetween ? between : everybody;
   }
   std::vector<const Part*> parts() const;
-  // Returns scratch memory of at least `bytes` bytes. Each lane has kScratchAreas areas, which its later calls reuse.
-  // `area` is the number of one of them.
+  // Returns at least `bytes` bytes of memory for intermediate results of a collective. `lane` is the lane of the
+  // collective. The group keeps kScratchAreas blocks of such memory for each lane, and later collectives of the lane
+  // reuse them. `area` is the number of the block.
   std::byte* scratch(std::size_t lane, int area, std::size_t bytes);
   // Runs `action`, which works on a part, and rethrows its errors with the rank numbers of the whole group. `what`
   // describes the call.

@@ -19,9 +19,10 @@ namespace {
 
 constexpr auto kJoinSlice = std::chrono::seconds(1);         // a waiting rank checks this often which ranks are missing
 constexpr auto kNever = std::chrono::hours(24 * 365 * 100);  // a timeout that never passes
-// How long a rank sleeps in one part (a smaller group, group.h) while another part may be ready: at the beginning of a
-// wait, and after a long wait.
+// If operations of this rank wait in several parts (smaller groups, group.h), its thread sleeps in one part, and events
+// of the other parts do not wake it. So it sleeps only for a short time: this long at first.
 constexpr auto kGlance = std::chrono::microseconds(200);
+// While nothing is ready, each sleep is twice as long as the sleep before, up to this time.
 constexpr auto kLongGlance = std::chrono::microseconds(2000);
 
 GroupOptions options_of(const GroupOptions& whole, const std::string& name, const std::vector<int>& ranks) {
@@ -29,8 +30,8 @@ GroupOptions options_of(const GroupOptions& whole, const std::string& name, cons
   options.name = whole.name + "." + name;
   options.size = static_cast<int>(ranks.size());
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), whole.rank) - ranks.begin());
-  // The parts report no long waits and have no timeout. The control channel of the whole group does both, because it
-  // observes all ranks.
+  // The parts report no long waits and have no timeout. The control channel of the whole group reports long waits and
+  // has the timeout, because it observes all ranks.
   options.report_after = options.timeout = kNever;
   return options;
 }
@@ -42,7 +43,7 @@ class HierarchicalBackend : public Backend {
   HierarchicalBackend(const GroupOptions& options, const Layout& layout, const Make& inside, const Make& everybody,
                       const Group* parent = nullptr)
       : group_(options, layout, parent) {
-    // Through `forming`, a rank that waits in one part learns what went wrong in another part.
+    // Through `forming`, a rank that waits for one part (smaller group) learns what went wrong in a different part.
     Forming forming(group_.options, "/levels", kJoinSlice);
     try {
       GroupOptions watched = group_.options;
@@ -62,8 +63,8 @@ class HierarchicalBackend : public Backend {
       if (layout.place < layout.carriers) {
         std::vector<int> alike;
         for (const auto& members : layout.machines) alike.push_back(members[static_cast<std::size_t>(layout.place)]);
-        // While the part `between` forms, the part `everybody` finds out which ranks die. Its errors name ranks by
-        // their numbers in the whole group.
+        // While the part `between` (one rank of each machine) forms, the part `everybody` finds out which ranks die.
+        // Its errors name ranks by their numbers in the whole group.
         const auto heard = watched.while_forming;
         watched.while_forming = [this, heard, alike] {
           heard();
@@ -96,7 +97,8 @@ class HierarchicalBackend : public Backend {
   }
   base::CoreShare core_share() const override { return group_.everybody.backend->core_share(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
-    // Sleep in the part of the first collective in flight, because the later collectives complete after it.
+    // Sleep in the part (smaller group) in which the first collective in flight waits, because the later collectives
+    // complete after it.
     const Part* first = group_.waits_in[lane_of(group_.in_flight.completed())];
     bool several = false;
     for (const Part* part : group_.parts()) {
@@ -169,7 +171,7 @@ std::unique_ptr<Backend> HierarchicalBackend::make_child(const GroupOptions& opt
   std::erase_if(machines, [](const std::vector<int>& machine) { return machine.empty(); });
   std::sort(machines.begin(), machines.end());
   const Layout layout(machines, options.rank);
-  std::vector<int> places;  // places in `inside` of the members on this machine
+  std::vector<int> places;  // rank numbers, in the part `inside`, of the members on this machine
   for (const int i : layout.neighbours()) places.push_back(whole.place_of(members[static_cast<std::size_t>(i)]));
   if (layout.machine_count() == 1) return group_.inside[0].backend->make_child(options, places);
   if (machines.size() == members.size()) return group_.everybody.backend->make_child(options, members);

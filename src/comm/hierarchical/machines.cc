@@ -27,14 +27,14 @@ constexpr auto kLookSlice = std::chrono::seconds(1);  // a waiting rank checks t
 constexpr std::size_t kProbeBytes = 4096;
 constexpr std::uint32_t kVersion = 1;  // version of the texts that ranks exchange here
 
-// Memory of a rank that each other rank tries to open, to find out whether it is on the same machine. Two machines may
-// use the same process ids, and even the same inodes. Only the random word in the memory shows for certain that a rank
-// has opened the right memory.
+// Memory of a rank that each other rank tries to open, to find out whether both are on the same machine. Two machines
+// may use the same process ids, and even the same inodes. Only the random word in the memory shows for certain that a
+// rank has opened the right memory.
 struct Probe {
   SegmentAddress address;
   std::uint64_t word = 0;
   int ranks = 0;      // size of the group with which the rank was started
-  std::string place;  // of the rank's process (peer_process.h)
+  std::string place;  // the line that describes the rank's process (peer_process.h)
   std::string machine_id;
 };
 

@@ -11,7 +11,8 @@ namespace reigen::comm::hierarchical {
 
 namespace {
 
-// The tag of a stage's call is a hash of the user's call and at most this many characters of the user's tag.
+// The stages of a plan (plan.h) make calls in smaller groups. The tag of such a call is a hash of the user's call, and
+// at most this many characters of the user's tag.
 constexpr int kTagShown = 38;
 constexpr auto kNamedWithin = std::chrono::seconds(2);  // time for the control channel to find the calls that differ
 
@@ -47,16 +48,17 @@ bool Collective::try_post() {
   return true;
 }
 
-// Called in a catch block. Rethrows the exception if this collective is the first in flight. Otherwise keeps it until
-// this collective is the first.
+// Called in a catch block. Rethrows the exception if this collective is the first in flight. Otherwise keeps the
+// exception until this collective is the first.
 void Collective::keep_or_throw() {
   if (is_first()) throw;
   error_ = std::current_exception();
 }
 
-// Gives the turn to the next collective if this collective has the turn and has begun all its calls over the network. A
-// call counts as begun after its backend has returned kPassedOn or kDone, so that the next call may start. The turn
-// exists because MPI requires that all ranks begin its collectives in the same order.
+// MPI requires that all ranks begin its collectives in the same order. So only the collective that has the turn
+// (network_turn) may begin calls over the network. When it has begun all these calls, pass_turn() gives the turn to the
+// next collective. A call counts as begun after its backend has returned kPassedOn or kDone, because the next call may
+// start then.
 void Collective::pass_turn() {
   if (group_.network_turn != sequence_) return;
   const auto begin = stages_.begin() + static_cast<std::ptrdiff_t>(stage_ + (has_begun_ ? 1 : 0));
@@ -71,8 +73,8 @@ void Collective::next_stage() {
   stage_ += 1;
 }
 
-// Starts, posts or advances the call of the current stage, in the smaller group (Part) that makes this call. Returns
-// kBlocked also while another collective has the turn.
+// Starts, posts or advances the call of the current stage, in the smaller group (Part) that makes this call. Also
+// returns kBlocked while a different collective has the turn (pass_turn()).
 Step Collective::advance_stage() {
   Part& part = part_of_stage();
   if (!running_) {
@@ -147,8 +149,9 @@ void Collective::note_difference(const CollectiveMismatch& error) const {
 }
 
 void Collective::check_peers(std::chrono::nanoseconds waited) const {
-  // If the control channel has found no difference in this time, the program made the same call on all ranks. Then the
-  // calls differ that Reigen itself made in the part, and the error of the part says how.
+  // If the control channel finds no difference within kNamedWithin, the program made the same call on all ranks. The
+  // difference is then in the calls that Reigen itself made in the part (smaller group), and the error of the part
+  // describes it.
   if (differs_since_ && Deadline::Clock::now() - *differs_since_ > kNamedWithin) throw CollectiveMismatch(difference_);
   group_.control.check(call_, sequence_, waited);
   if (!running_ || differs_since_) return;
@@ -183,7 +186,7 @@ Step Message::advance() {
   return step;
 }
 
-// The rank that ended the group need not belong to the part of this message, so check all parts.
+// The rank that ended the group need not belong to the part (smaller group) of this message, so check all parts.
 void Message::check_peers(std::chrono::nanoseconds waited) const {
   group_.throw_if_ended([this] { return describe(); });
   group_.control.check_message(call_.root, describe(), waited);

@@ -1,11 +1,12 @@
 // The operations of a hierarchical group. A collective is a plan (plan.h) whose stages run one after the other.
 //
 // Up to kLanes collectives run at the same time, each with a part (a smaller group, group.h) of its own inside the
-// machine. While one collective waits for the network, the next one adds inside the machine and begins to send. All
-// ranks must begin the calls over the network in the same order, which is the order of the collectives. So a collective
-// begins such calls only when it has the turn, and passes the turn on after its last call over the network has begun.
-// Collectives complete in the order of the calls. Only the first collective in flight throws its error: the error of a
-// later collective may have its cause in an earlier one that another rank has not completed.
+// machine. While one collective waits for the network, the next collective sums data inside the machine and begins to
+// send. All ranks must begin the calls over the network in the same order, which is the order of the collectives. So a
+// collective begins such calls only when it has the turn, and passes the turn on after its last call over the network
+// has begun. Collectives complete in the order of the calls. Only the first collective in flight throws its error,
+// because the error of a later collective may have its cause in an earlier collective that another rank has not
+// completed.
 //
 // A send or recv runs in the part `inside` if both ranks are on one machine, else in the part `everybody`.
 #pragma once
@@ -53,10 +54,10 @@ class Collective : public CheckedOperation {
   bool posted_ = false;                 // running_ is visible to the other ranks
   bool has_begun_ = false;              // running_ has returned kPassedOn or kDone, so the next call may begin
   std::exception_ptr error_;            // what a stage threw before this collective became the first in flight
-  // If the ranks made different calls: the time at which this rank learned this, and the error of the part that found
-  // it. The control channel will soon say which calls differ.
+  // The time at which this rank learned that the ranks made different calls. The control channel soon says which calls
+  // differ.
   mutable std::optional<Deadline::Clock::time_point> differs_since_;
-  mutable std::string difference_;
+  mutable std::string difference_;  // the error of the part that found the difference
 };
 
 class Message : public CheckedOperation {

@@ -45,8 +45,9 @@ class Planner {
   }
 
  private:
-  // The last call of every plan is a call inside this machine or of all ranks. So no rank completes a plan before the
-  // machines have communicated, and every rank finds a mismatch in the call that differs, not in a later call.
+  // The last call of every plan is a call inside this machine or of all ranks. It completes only after ranks of this
+  // machine have communicated with the other machines. So every rank finds a mismatch in the call that differs, not in
+  // a later call.
   void inside(Call call) { add(Level::kInside, std::move(call)); }
   void between(Call call) { add(Level::kBetween, std::move(call)); }
   void here(std::function<void()> work) { stages_.push_back({.work = std::move(work)}); }
@@ -67,8 +68,8 @@ class Planner {
   bool is_carrier() const { return layout_.place < carriers_; }
   std::byte* scratch(int area, std::size_t count) const { return scratch_(area, count * element_); }
 
-  // Cuts `count` elements into one slice for each carrier (plan.h) of this machine. The other ranks of this machine get
-  // empty slices.
+  // Cuts `count` elements into one slice for each carrier of this machine. A carrier is a rank that exchanges data with
+  // other machines (plan.h). The other ranks of this machine get empty slices.
   void cut(std::size_t count) {
     carriers_ = count * element_ <= kOneCarrierBytes ? 1 : layout_.carriers;
     slices_ = schedule::even_cut(count, static_cast<std::size_t>(carriers_));
@@ -77,7 +78,8 @@ class Planner {
     begin_ = begin_of(slices_, layout_.place) * element_;
   }
 
-  // Divides the sum by the number of ranks if the call asks for an average. All stages before this one compute a sum.
+  // Adds a stage that divides the sum by the number of ranks, if the call asks for an average. The stages before it
+  // compute a sum.
   void finish(std::byte* data, std::size_t count) {
     if (call_.op != ReduceOp::kAvg || count == 0) return;
     here([data, count, type = call_.type, ranks = size_] {
@@ -94,7 +96,7 @@ class Planner {
     });
   }
 
-  // Adds up this rank's slice over the ranks of this machine.
+  // Adds a stage that sums the inputs of this machine's ranks. Each rank gets its own slice of the sum in `slice`.
   void add_up(std::byte* slice) {
     inside({.kind = OperationKind::kReduceScatterV,
             .input = input_,
@@ -159,8 +161,8 @@ class Planner {
             .counts = slices_});
   }
 
-  // Numbers of elements: counts() of each rank's block, counts_here() of the blocks of this machine's ranks, and
-  // counts_of_machines() of all blocks of each machine together.
+  // counts() returns the number of elements of each rank's block. counts_here() returns these numbers for the ranks of
+  // this machine. counts_of_machines() returns their sum for each machine.
   Counts counts() const {
     return is_uneven(call_.kind) ? call_.counts : Counts(static_cast<std::size_t>(size_), call_.count);
   }
@@ -179,8 +181,9 @@ class Planner {
     return counts;
   }
 
-  // kToRanks: copies blocks that lie machine by machine to `to`, where they lie in the order of the ranks. kToMachines:
-  // copies blocks in the order of the ranks to `to`, where they lie machine by machine.
+  // Adds a stage that copies the blocks of all ranks from `from` to `to` and changes their order. kToRanks: the blocks
+  // lie machine by machine in `from`, and in rank order in `to`. kToMachines: the blocks lie in rank order in `from`,
+  // and machine by machine in `to`.
   enum class Order { kToRanks, kToMachines };
   void reorder(const std::byte* from, std::byte* to, const Counts& all, Order order) {
     here([from, to, all, order, ranks = layout_.order, element = element_] {

@@ -40,13 +40,13 @@ enum class Level {
 struct Stage {
   Level level = Level::kHere;
   Call call = {};
-  std::function<void()> work = {};  // what this rank does in a stage kHere
+  std::function<void()> work = {};  // the work of a stage at the level kHere
 };
 
 inline constexpr std::size_t kOneCarrierBytes = std::size_t{16} << 10;
 
-// Returns memory for intermediate results. `area`: a number below kScratchAreas. The memory stays valid until the plan
-// has run.
+// Returns memory for intermediate results. `area` is the number of the block of memory, below kScratchAreas. The memory
+// stays valid until the plan has run.
 using Scratch = std::function<std::byte*(int area, std::size_t bytes)>;
 inline constexpr int kScratchAreas = 3;
 

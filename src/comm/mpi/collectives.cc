@@ -88,7 +88,8 @@ Step Collective::advance() {
     phase_ = Phase::kExchanging;
   }
   if (phase_ == Phase::kExchanging) {
-    // Later calls of this rank wait meanwhile, because MPI requires that all ranks begin its collectives in one order.
+    // Later calls of this rank wait meanwhile, because MPI requires that all ranks begin its collectives in the same
+    // order.
     if (!requests_.empty() && !all_done(requests_)) return Step::kBlocked;
     if (call_.kind == OperationKind::kAllToAllV) compare_counts();
     stage();
@@ -114,14 +115,15 @@ void Collective::stage() {
   const Span output = output_span();
   const bool in_place = meet(input, output);
   // With MPI_IN_PLACE, a reduce_scatter writes the result to the beginning of the input. In Reigen the result of a call
-  // in place belongs in block r of the input.
+  // in place belongs in this rank's block of the input.
   const bool apart = kind_ == OperationKind::kReduceScatter && in_place;
   if (output.bytes > 0 && (apart || !group_.arena->owns(output.begin, output.bytes))) {
     staged_output_ = group_.arena->take(output.bytes);
     output_ = static_cast<std::byte*>(staged_output_.get());
   }
-  // Either all ranks must pass MPI_IN_PLACE or none; only a root may choose alone. But a rank cannot know whether the
-  // calls of the other ranks are in place. So every all_gather passes MPI_IN_PLACE, and no all_reduce does.
+  // MPI requires that either all ranks pass MPI_IN_PLACE or none does. Only a root may choose alone. But a rank cannot
+  // know whether the calls of the other ranks are in place. So every all_gather passes MPI_IN_PLACE, and no all_reduce
+  // does.
   if (kind_ == OperationKind::kAllGather) return gather_in_place(input);
   const bool scaled = call_.factor != 1;
   const bool sums_in_place = kind_ == OperationKind::kAllReduce && in_place;
@@ -158,7 +160,7 @@ void Collective::move() {
   const int n = block.count();
   const MPI_Datatype type = block.type();
   const int root = call_.root;
-  // If the input or the output was staged, it is another buffer now, and the call is no longer in place for MPI.
+  // If the input or the output has been replaced by a staging buffer, the call is no longer in place for MPI.
   const bool in_place =
       meet({input_, extent_.input * size_of(call_.type)}, {output_, extent_.output * size_of(call_.type)});
   const void* input = in_place ? MPI_IN_PLACE : input_;

@@ -5,9 +5,10 @@
 //   hang, or truncate or mix up the data.
 // Move: MPI's own nonblocking collective. It begins when every earlier call of this rank that uses the same memory is
 //   complete. Memory that is not from allocate() is copied to the arena and back: see arena.h. An input that has a
-//   factor is copied as well, multiplied by it.
-// A barrier is the comparison alone. all_to_all_v has a third step between the two: each pair of ranks exchanges the
-// counts of the data between them (MPI_Ialltoall), because the hash of the call does not contain these counts.
+//   factor is always copied, and the copy is multiplied by the factor.
+// A barrier is the comparison alone. all_to_all_v has a third step between these two steps: each pair of ranks
+// exchanges the counts of the data between them (MPI_Ialltoall), because the hash of the call does not contain these
+// counts.
 #pragma once
 
 #include <mpi.h>
@@ -66,9 +67,9 @@ class Collective : public CheckedOperation {
   std::byte* output_ = nullptr;
   std::shared_ptr<void> staged_input_;
   std::shared_ptr<void> staged_output_;
-  std::vector<std::shared_ptr<void>> kept_;  // lists of counts and offsets that MPI reads until it is done
+  std::vector<std::shared_ptr<void>> kept_;  // lists of counts and offsets, which MPI reads until the call is complete
   std::shared_ptr<void> exchanged_;          // all_to_all_v: what this rank sent to every rank, then what it received
-  std::size_t widest_ = 0;                   // uneven calls: the most elements that any rank reads or writes
+  std::size_t widest_ = 0;                   // for blocks of different sizes: the most elements that a rank uses
 };
 
 }  // namespace reigen::comm::mpi

@@ -37,7 +37,9 @@ struct Group {
     Span output;
   };
   std::vector<Moving> moving = {};
-  std::size_t most = kMostAtOnce;  // if all blocks together have more elements, uneven calls use messages (uneven.cc)
+  // A call with blocks of different sizes uses messages if all blocks together have more elements than this
+  // (uneven.cc).
+  std::size_t most = kMostAtOnce;
 };
 
 }  // namespace reigen::comm::mpi

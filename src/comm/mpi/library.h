@@ -4,8 +4,8 @@
 // A program that called MPI_Init_thread itself also calls MPI_Finalize itself. Otherwise the first group starts MPI,
 // and MPI is finalized when the process exits with code 0. With another exit code MPI is not finalized, because
 // MPI_Finalize waits for the other ranks; mpirun then ends the job with that code. If a group has ended with operations
-// in flight, MPI_Finalize gets at most five seconds; then the process exits without it. The ranks for which
-// MPI_Finalize waits may be dead.
+// in flight, the ranks for which MPI_Finalize waits may be dead. So MPI_Finalize then gets at most five seconds, after
+// which the process exits without it.
 #pragma once
 
 #include <mpi.h>

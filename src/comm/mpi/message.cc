@@ -93,8 +93,8 @@ Step Send::advance() {
   return Step::kDone;
 }
 
-// The receive buffer has room for a short message even if this rank expects a longer one. The header that arrives is
-// compared in compare().
+// The receive buffer has room for the data of a short message even if this rank expects a longer message, because the
+// sender may have sent a short one. compare() then finds the difference.
 void Recv::expect_head() {
   constexpr std::size_t kMost = sizeof(Header) + kShortMessage;
   head_ = arena().take(kMost);

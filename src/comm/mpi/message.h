@@ -1,5 +1,5 @@
-// Send and recv over MPI. Messages have a communicator of their own, so messages and collectives may overtake each
-// other in any order.
+// Send and recv over MPI. Messages have a communicator of their own, so the order of a message and a collective need
+// not be the same on all ranks.
 //
 // A short message is sent together with its header, and its send completes at once. MPI does not promise that MPI_Isend
 // completes at once, so MPI gets a copy of the data. The data of a longer message is sent after its header, directly

@@ -139,8 +139,9 @@ void MpiBackend::join() {
 }
 
 // Called when no operation is in flight. This rank has then done its part of each operation, and MPI frees
-// communicators without waiting for the other ranks. Only short messages may still be unsent. MPI must send them before
-// this rank announces that it leaves.
+// communicators without waiting for the other ranks. Only short messages may still be unsent, because their sends
+// complete at once. MPI must send them before this rank announces that it leaves: a recv on another rank fails soon
+// after the other rank has learned that the sender has left.
 void MpiBackend::leave() {
   if (left_) return;
   left_ = true;

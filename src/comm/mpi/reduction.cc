@@ -85,8 +85,8 @@ MPI_Op operation(ReduceOp op, DataType type) {
   return made;
 }
 
-// The kernel of an average divides by its number of inputs. Here the sum is the first of `ranks` inputs. The other
-// inputs are zeros, which do not change the sum.
+// The kernel of an average divides by its number of inputs. So divide() passes the sum as the first of `ranks` inputs.
+// The other inputs are zeros, which do not change the sum.
 void divide(std::byte* data, std::size_t count, DataType type, int ranks) {
   constexpr std::size_t kZeros = 16384;
   static const std::vector<std::byte> zeros(kZeros);

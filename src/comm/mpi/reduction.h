@@ -1,11 +1,11 @@
 // The element types and reduction operations for MPI. Most operations run Reigen's kernels (comm/reduce/) on two
 // inputs.
 //
-// MPI chooses the order and the number of steps of the additions. They are the same on all ranks, because the MPI
-// standard asks that all ranks get identical results. Reigen's own algorithms add in an order that Reigen fixes
-// (docs/algorithms.md). Sums and products of fp32 and fp64 are MPI's built-in operations, so that a network with
-// hardware for additions can use it. All other reductions follow rules that MPI's operations do not have: for NaN in
-// minimum and maximum, for 16-bit floats, for integers that wrap around, and for bools.
+// MPI chooses the order and the number of steps of the additions. All ranks get the same result, as the MPI standard
+// requires. Reigen's own algorithms add in an order that Reigen fixes (docs/algorithms.md). Sums and products of fp32
+// and fp64 are MPI's built-in operations, so that a network that can add in hardware does so. All other reductions
+// follow rules that MPI's operations do not have: for NaN in minimum and maximum, for 16-bit floats, for integers that
+// wrap around, and for bools.
 // Thread rule: any thread.
 #pragma once
 

@@ -20,7 +20,9 @@ constexpr int kTag = 0;
 struct Said {
   std::uint64_t gives;
   std::uint64_t takes;
-  std::uint64_t widest;  // the larger of the rank's whole input and output: if one rank must use messages, all must
+  // The number of elements of the rank's whole input or of its whole output, whichever is larger. If this number is too
+  // large for MPI's own operation on one rank, all ranks must use messages.
+  std::uint64_t widest;
 };
 constexpr int kSaidWords = sizeof(Said) / sizeof(std::uint64_t);
 
@@ -108,7 +110,7 @@ void Collective::move_uneven() {
         "MPI_Ialltoallv");
 }
 
-// Every rank begins its messages in the order of the calls, so the messages of all calls can use one tag.
+// Every rank begins its messages in the order of the calls, so the messages of all calls can use one MPI tag.
 void Collective::move_by_messages(bool in_place) {
   if (kind_ == OperationKind::kReduceScatter) {
     for (int q = 0; q < group_.size; ++q) {

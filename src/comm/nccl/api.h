@@ -32,9 +32,9 @@ struct Api {
   decltype(&::ncclRecv) nccl_recv;
 };
 
-// The first call opens the CUDA runtime and then NCCL. If a library is missing or too old, it throws BackendError (exit
-// code 69) naming the library, and a later call tries again. Tests link another api(), which returns the functions of a
-// stand-in (tests/fakes/nccl/).
+// The first call opens the CUDA runtime and then NCCL. If a library is missing or too old, api() throws BackendError
+// (exit code 69) naming the library, and a later call tries again. Tests link a different api(), which returns the
+// functions of a stand-in (tests/fakes/nccl/).
 const Api& api();
 
 // Throws BackendError with NCCL's error text, unless `code` is success or "in progress".

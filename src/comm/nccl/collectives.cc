@@ -133,8 +133,8 @@ bool Collective::may_scale_into_output() const {
   return call_.kind == OperationKind::kAllReduce || (call_.kind == OperationKind::kReduce && group_.rank == call_.root);
 }
 
-// Calls run one after the other, so all can use the same scratch memory. A call that needs more memory allocates a
-// larger block. Earlier calls keep the old block alive.
+// Takes scratch memory for the input times its factor. Calls run one after the other, so all can use the same memory. A
+// call that needs more memory allocates a larger block. Earlier calls keep the old block alive.
 void Collective::take_scratch() {
   if (!has_factor() || may_scale_into_output()) return;
   const std::size_t bytes = extent_.input * size_of(call_.type);
@@ -151,7 +151,7 @@ bool Collective::can_scale() const {
   return group_.alone.settled("ncclCommInitRankConfig");
 }
 
-// The result of a reduction of this rank alone is its input times the factor.
+// NCCL multiplies by a factor only in a reduction. A reduction over this rank alone yields its input times the factor.
 void Collective::scale() {
   auto* into = may_scale_into_output() ? output_ : static_cast<std::byte*>(scaled_.get());
   const ncclDataType_t type = element_type(call_.type).value_or(ncclFloat32);
@@ -226,7 +226,7 @@ Collective::Block Collective::received_from(int rank) const {
 }
 
 // Performs operations that NCCL does not have, or has only in recent versions, by sends and recvs in one NCCL group.
-// They all run at once.
+// The sends and recvs all run at the same time.
 ncclResult_t Collective::enqueue_by_messages() {
   const std::size_t element = size_of(call_.type);
   const OperationKind kind = even_kind(call_.kind);

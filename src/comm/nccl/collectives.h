@@ -4,7 +4,7 @@
 //
 // NCCL wants the same reduction on all ranks, but each rank has its own factor. So the factor is not a part of the
 // reduction. Before the reduction, a reduction over a communicator of this rank alone multiplies the input by the
-// factor. It writes the product to the call's output if that is large enough, else to scratch memory.
+// factor. It writes the product to the call's output if the output is large enough, else to scratch memory.
 #pragma once
 
 #include <memory>

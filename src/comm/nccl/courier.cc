@@ -16,8 +16,8 @@ using std::chrono::milliseconds;
 
 constexpr auto kFirstPause = microseconds(20);
 constexpr auto kLastPause = milliseconds(1);
-constexpr auto kFirstAsk = milliseconds(1);  // first pause before the store is asked again for the sender's identity
-constexpr auto kLastAsk = milliseconds(50);
+constexpr auto kFirstAsk = milliseconds(1);  // first pause between two reads of the store for a lane's ncclUniqueId
+constexpr auto kLastAsk = milliseconds(50);  // longest such pause
 constexpr auto kFlushTime = std::chrono::seconds(2);
 constexpr auto kThreadEndsWithin = std::chrono::seconds(1);
 
@@ -35,9 +35,9 @@ struct Courier::State {
 
   mutable std::mutex mutex;
   std::condition_variable changed;
-  std::map<std::pair<int, int>, std::unique_ptr<Lane>> lanes;
+  std::map<std::pair<int, int>, std::unique_ptr<Lane>> lanes;  // by sender and receiver; see lane.h
   std::exception_ptr failure;
-  bool is_new = false;  // there is a new lane, whose other end may wait already
+  bool is_new = false;  // a lane was created, and its other rank may be waiting already
   bool closed = false;
   bool ended = false;  // the thread has ended
 };
@@ -117,7 +117,7 @@ void Courier::run(const std::shared_ptr<State>& state) {
 }
 
 // The lock is released while the store answers. This is safe, because lanes are never removed, and Lane::ask() reads
-// only constants of its lane.
+// only members that never change.
 bool Courier::ask(State& state, std::unique_lock<std::mutex>& lock) {
   std::vector<Lane*> asking;
   for (const auto& [pair, lane] : state.lanes) {

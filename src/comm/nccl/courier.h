@@ -23,7 +23,8 @@ class Courier {
   Courier(const Courier&) = delete;  // it owns a thread
   Courier& operator=(const Courier&) = delete;
 
-  // Caller. The lane from this rank to `rank`, or from `rank` to this rank. The first call for a lane creates it.
+  // Caller. lane_to() returns the lane from this rank to `rank`, lane_from() the lane from `rank` to this rank. The
+  // first call for a lane creates the lane.
   Lane& lane_to(int rank) { return lane(options_.rank, rank); }
   Lane& lane_from(int rank) { return lane(rank, options_.rank); }
   // Driver. Queues a transfer on a lane.
@@ -31,7 +32,8 @@ class Courier {
   // Driver. Throws the error that ended the courier's thread: the store was lost, or NCCL failed.
   void throw_if_failed() const;
 
-  // Waits until the receivers have the frames of all messages that this rank sent, for two seconds at most.
+  // Waits until the receivers have the frames (lane.h) of all messages that this rank sent, for two seconds at most. A
+  // frame contains the data of a short message.
   void flush();
   // Stops the thread, and returns the communicators of all lanes, which the caller must end.
   std::vector<Handle*> close();

@@ -26,7 +26,7 @@
 namespace reigen::comm::nccl {
 
 inline constexpr std::size_t kShortMessage = 1024;  // bytes of data
-inline constexpr std::size_t kWindow = 64;          // messages that a sender may be ahead of the receiver
+inline constexpr std::size_t kWindow = 64;          // the most messages that a sender may be ahead of the receiver
 
 // Every message begins with a frame. The frame contains the data of a short message.
 struct Frame {
@@ -36,7 +36,7 @@ struct Frame {
   alignas(8) std::byte data[kShortMessage] = {};
 };
 
-// One transfer over a lane, with the events before and after it. It transfers a frame, or the data of a longer message.
+// The transfer of a frame, or of the data of a longer message, over a lane.
 struct Transfer {
   explicit Transfer(int device) : done(device) {}
 
@@ -45,14 +45,14 @@ struct Transfer {
   std::byte* pinned = nullptr;                // if set: a received frame is copied to this host memory
   std::shared_ptr<device::Event> after = {};  // on the device, the transfer begins after this event
   std::atomic<bool> is_enqueued{false};       // set when `done` is on the stream
-  device::Event done;
+  device::Event done;                         // on the device, the end of the transfer
 
   bool is_done() const { return is_enqueued.load() && done.is_done("a message"); }
 };
 
 class Lane {
  public:
-  // Caller. This rank is `from` if `sends`, else `to`.
+  // Caller. If `sends` is true, this rank is the sender `from`; otherwise it is the receiver `to`.
   Lane(int device, int from, int to, bool sends);
 
   // Driver. Queues the transfer after those that were pushed before.
@@ -63,7 +63,8 @@ class Lane {
   std::optional<std::string> ask(store::Store& store) const;
   bool is_asking() const { return state_ == State::kAsking; }
   void connect(const std::string& identity);
-  // Courier. Takes the next step of the lane. Returns true if there was a step to take.
+  // Courier. Advances the lane by one step, such as giving a transfer to NCCL. Returns false if no step is possible
+  // now.
   bool advance();
   bool is_busy() const { return state_ != State::kOpen || !queue_.empty(); }
 

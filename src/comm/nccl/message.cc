@@ -39,7 +39,8 @@ void Message::push_data(std::byte* data) {
 
 Send::Send(Messages& messages, const Call& call) : Message(messages, messages.courier.lane_to(call.root), call) {}
 
-// Returns false while no slot is free, or while an earlier message has not begun.
+// Begins the send if a slot of the lane (room for a frame) is free and all earlier messages have begun. Otherwise
+// returns false.
 bool Send::begin() {
   const Lane::Slot slot = lane_.slot(number_);
   if (lane_.next != number_ || !is_free(*slot.last)) return false;

@@ -1,5 +1,5 @@
 // Send and recv over NCCL. Each direction between two ranks has a lane (a communicator and a stream, lane.h) of its
-// own, so messages and collectives may overtake each other in any order.
+// own, so the order of a message and a collective need not be the same on all ranks.
 //
 // A message begins with a frame, which holds its count, type and tag. The frame also contains the data of a short
 // message; the data of a longer message follows the frame. A short send completes when its data is in the frame. A send
@@ -54,7 +54,7 @@ class Send : public Message {
   bool begin();
 
   bool begun_ = false;
-  std::shared_ptr<device::Event> filled_;  // recorded after the frame is filled (also with the data of a short message)
+  std::shared_ptr<device::Event> filled_;  // recorded after the frame is filled, with the data of a short message
 };
 
 class Recv : public Message {

@@ -57,7 +57,7 @@ class NcclBackend : public Backend {
     return std::make_unique<Collective>(group_, call, sequence);
   }
   base::CoreShare core_share() const override { return group_.control->core_share(); }
-  bool always_spins() const override { return true; }  // spinning takes only microseconds, and the device does the work
+  bool always_spins() const override { return true; }  // a thread spins only briefly, and the device does the work
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {
     sleeper_.sleep(
         ready, [] { return false; }, limit);
@@ -136,7 +136,8 @@ bool NcclBackend::wait_until_connected(const Deadline& deadline) const {
   return true;
 }
 
-// Stops the courier, so that it no longer uses its communicators. Returns all communicators of the group.
+// Stops the thread that sends and receives messages (courier.h), so that it makes no more NCCL calls. Returns the
+// communicators of the messages and of the collectives, which the caller must end.
 std::vector<Handle*> NcclBackend::close() {
   std::vector<Handle*> handles = courier_.close();
   handles.push_back(&group_.alone);
@@ -144,10 +145,13 @@ std::vector<Handle*> NcclBackend::close() {
   return handles;
 }
 
-// The deadline is needed because other ranks may have died, or may never receive a message that was sent to them.
+// Ends the communicators. The deadline is needed because other ranks may have died, or may never receive a message that
+// was sent to them.
 void NcclBackend::end() { Handle::end(close(), Deadline::after(kEndWithin)); }
 
-// The receivers must have the short messages before this rank announces that it leaves.
+// The send of a short message (message.h) may complete before the receiver has the data. flush() waits until the
+// receivers have the data of all these messages. Only then does this rank announce that it leaves, because a recv fails
+// soon after the receiver has learned that the sender has left.
 void NcclBackend::leave() {
   if (!aborted_) courier_.flush();
   group_.control->leave();

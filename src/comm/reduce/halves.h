@@ -18,8 +18,8 @@ struct HalfSum {
   float factor = 1;
 };
 
-// Both functions sum the elements of all whole vectors, from the first element on, and return the number of these
-// elements. They sum nothing and return 0 if the processor lacks the instructions.
+// sum_bfloat16() and sum_float16() sum the elements of all whole vectors, from the first element on, and return the
+// number of these elements. They sum nothing and return 0 if the processor lacks the instructions.
 namespace avx512 {
 std::size_t sum_bfloat16(const HalfSum& sum);
 std::size_t sum_float16(const HalfSum& sum);

@@ -5,7 +5,8 @@
 // the fastest instruction set that the processor has is chosen. All instruction sets give the same bits: the order of
 // the additions is fixed, and -ffp-contract=off forbids fused multiply-add. The kernels of a GPU
 // (device/kernel_calls.h) use the same elements and operations, and so give the same bits.
-// An input may be an output as well (in place): element i is read from all inputs before it is written to any output.
+// An input may be an output as well (in place), because element i is read from all inputs before it is written to any
+// output.
 #pragma once
 
 #include <cstddef>

@@ -14,10 +14,11 @@ Schedule flat_broadcast(const Problem& problem);
 Schedule flat_gather(const Problem& problem);
 Schedule flat_scatter(const Problem& problem);
 Schedule flat_all_gather(const Problem& problem);
-Schedule flat_barrier(const Problem& problem);  // no transfers: over TCP every call waits for a header of every rank
+// Transfers nothing. Over TCP every call waits for a header from every rank, and this wait is the barrier.
+Schedule flat_barrier(const Problem& problem);
 
-// Rank r adds block r of all inputs, in rank order and in S pieces. In all_reduce and reduce, rank r then sends the sum
-// of a piece in a later step, together with a later piece of its input.
+// Rank r adds block r of all inputs, in rank order and in S pieces. In all_reduce it sends the sums to all ranks, in
+// reduce to the root. It sends the sum of a piece in a later step, together with a later piece of its input.
 Schedule direct_all_reduce(const Problem& problem);
 Schedule direct_reduce_scatter(const Problem& problem);
 Schedule direct_reduce(const Problem& problem);

@@ -7,8 +7,8 @@ namespace reigen::comm::schedule {
 
 namespace {
 
-// An all_reduce sends the sum of a piece this many steps after the sum is ready. The input pieces that both ranks of a
-// connection send in these steps fill the connection's buffers.
+// An all_reduce sends the sum of a piece this many steps after the sum is ready. In these steps the ranks send pieces
+// of their inputs. The pieces that both ranks of a connection send in kLag steps fill the connection's buffers.
 constexpr std::size_t kLag = 4;
 
 // Adds three things to `step`. This rank sends piece k of block q of its input to each other rank q. It receives piece
@@ -43,13 +43,14 @@ std::size_t scratch_of(const Problem& p, const Blocks& blocks) {
 
 // The schedule may be eager even if the call is in place. An input piece that this rank sends to rank q is overwritten
 // only by the sum that comes back from rank q. Rank q has received the piece before, because the sum contains it. A sum
-// is sent kLag steps after it is ready. So the input pieces of these steps, which wait for nothing, are sent before it.
+// is sent kLag steps after it is ready. The input pieces of these steps wait for nothing, and are sent before the
+// sum.
 Schedule direct_all_reduce(const Problem& p) {
   const Blocks blocks(p.counts);
   Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
   const Range own = blocks.at(Buffer::kOutput, p.rank);
   const std::size_t lag = std::min(kLag, p.segments);
-  std::vector<std::size_t> ready(p.segments);  // by piece: its sum is ready after this many steps
+  std::vector<std::size_t> ready(p.segments);  // ready[k]: the sum of piece k is ready after this many steps
   for (std::size_t k = 0; k < p.segments + lag; ++k) {
     Step step;
     if (k < p.segments) exchange_piece(p, blocks, k, piece(own, k, p.segments), step);

@@ -12,8 +12,9 @@ int largest_power_of_two(int size) {
 }
 
 // Says which ranks take part in the doubling steps (the exchanges between ranks whose numbers differ in one bit). The
-// number of ranks is a power of two plus `rest`. Among the first 2·rest ranks, each odd rank is a guest: it sends its
-// input to the even rank just below it and takes no part. number() counts only the ranks that take part.
+// number of ranks is the largest power of two that fits (power_), plus rest_. Among the first 2·rest_ ranks, each odd
+// rank is a guest: it sends its input to the even rank just below it and takes no part. number(): the number of this
+// rank if only the ranks that take part are counted.
 class Fold {
  public:
   explicit Fold(const Problem& p) : power_(largest_power_of_two(p.size)), rest_(p.size - power_), rank_(p.rank) {}
@@ -36,7 +37,8 @@ std::vector<Range> in_order(const Range& own, const Range& other, bool own_first
 }
 
 // The step before the doubling steps: each guest sends its input to the rank below, which adds this input to its own.
-// Returns true if this rank has a guest. Its sum is then in the output; otherwise its data are still in the input.
+// Returns true if this rank has a guest. This rank's data are then the sum in its output. Otherwise they are still in
+// its input.
 bool fold_in(const Problem& p, const Fold& fold, std::size_t count, Schedule& schedule) {
   Step step;
   if (!fold.takes_part()) {

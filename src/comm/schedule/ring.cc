@@ -21,9 +21,9 @@ void add_own(const Problem& p, const Blocks& blocks, Schedule& schedule) {
   add(schedule, std::move(step));
 }
 
-// Adds the steps of K-1 rounds, in which the partial sum of each block passes once around the ring. At the end, rank b
-// has the complete sum of block b. `partial(block, k)`: the range for the sum of piece k of a block until the sum is
-// complete. `result`: the range for the complete sum of this rank's block.
+// Adds the steps of K-1 rounds (K is the number of ranks), in which the partial sum of each block passes once around
+// the ring. At the end, rank b has the complete sum of block b. `partial(block, k)`: where this rank stores the
+// incomplete sum of piece k of a block. `result`: where this rank stores the complete sum of its own block.
 template <typename Partial>
 void reduce_around(const Problem& p, const Blocks& blocks, const Partial& partial, const Range& result,
                    Schedule& schedule) {
@@ -87,8 +87,8 @@ Schedule ring_reduce_scatter(const Problem& p) {
     add_own(p, blocks, schedule);
     return schedule;
   }
-  // The input belongs to the caller and may not be written, so partial sums lie in scratch. There, piece k of every
-  // block has the same range, with room for the longest piece. So pieces of blocks of different lengths do not overlap.
+  // The input belongs to the caller and may not be written, so partial sums lie in scratch. Scratch has one range for
+  // each piece number k. All blocks use it in turn for their piece k. Each range has room for the longest piece.
   const auto partial = [&](int block, std::size_t k) {
     return Range{Buffer::kScratch, longest * (1 + k), piece(blocks.at(Buffer::kInput, block), k, p.segments).count};
   };

@@ -51,8 +51,8 @@ struct Step {
 struct Schedule {
   std::size_t scratch = 0;  // size of the scratch buffer, in elements
   // If true, a send may begin before its step begins, and a step may end before its sends are done. The order of the
-  // sends stays the same. An eager schedule must not overwrite a range that this rank sends before the receiver has the
-  // range. On a busy machine, an eager schedule lets a rank do more each time it gets a processor.
+  // sends stays the same. After this rank has begun to send a range, an eager schedule must not overwrite the range
+  // until the receiver has it. On a busy machine, an eager schedule lets a rank do more each time it gets a processor.
   bool eager = false;
   std::vector<Step> steps = {};
 };

@@ -11,9 +11,9 @@ namespace {
 
 using Cuts = Algorithm::Cuts;
 
-// All_reduces and reduces of up to this many bytes use `flat`: it sends more bytes, but needs fewer steps.
+// All_reduces and reduces of up to this many bytes use `flat`, which sends more bytes but needs fewer steps.
 constexpr std::size_t kSmall = std::size_t{16} << 10;
-// Broadcasts of up to this many bytes use `tree`: their time depends mostly on the number of steps.
+// Broadcasts of up to this many bytes use `tree`, because their time depends mostly on the number of steps.
 constexpr std::size_t kSmallBroadcast = std::size_t{64} << 10;
 
 }  // namespace

@@ -12,8 +12,7 @@ namespace reigen::comm::self {
 const std::string& backend_name();
 void run(const Call& call);
 // Returns ordinary memory, zeroed, and aligned to 64 bytes as shared memory is. Throws IoError (exit code 71) when
-// there is
-// not enough memory.
+// there is not enough memory.
 std::shared_ptr<void> allocate(std::size_t bytes);
 
 }  // namespace reigen::comm::self

@@ -63,8 +63,9 @@ bool Collective::guess_past_caches(std::size_t touched) const {
 }
 
 // Does the work with plain or non-temporal stores, whichever was faster in earlier calls. Only fused calls on host
-// memory may use non-temporal stores: in two_shot the data in a staging buffer are read again at once. A sum in place
-// does not use them, because they would evict the cache lines of the input, which this rank has just read.
+// memory may use non-temporal stores. A two_shot call does not use them, because the data in a staging buffer are read
+// again at once. A sum in place does not use them, because they would evict the cache lines of the input, which this
+// rank has just read.
 void Collective::work_as_measured() {
   past_caches_ = false;
   if (job_ || path_ != Way::kFused || (reduces(call_.kind) && call_.input == call_.output)) return work();

@@ -59,8 +59,8 @@ Need Collective::last_need() const {
 }
 
 // The counter values of a rank that is done with this broadcast or scatter, and may already make later calls. An abort
-// of such a rank concerns a later call. In other operations no rank counts as done. Neither does it in a broadcast or
-// scatter at whose end all ranks meet.
+// of such a rank concerns a later call. In other operations no rank counts as done, and none in a broadcast or scatter
+// at whose end all ranks meet.
 Through Collective::through() const {
   return comes_from_root() && !meets_at_end() ? Through{.verified = sequence_ + 1, .finished = base_ + 1} : Through{};
 }
@@ -162,8 +162,8 @@ bool Collective::try_post() {
   const std::uint64_t room = takes_along ? kInlineSlots : kRingSlots;
   if (sequence_ >= room) {
     need_ = {&RankPage::verified, sequence_ - room + 1};
-    // `verified_by_all` is the smallest counter value when the counters were last read. They are not read in every
-    // call, because that would fetch cache lines that the other ranks have just written.
+    // `verified_by_all` is the smallest `verified` counter of any rank when the counters were last read. They are not
+    // read in every call, because that would fetch cache lines that the other ranks have just written.
     std::uint64_t& verified = pipeline_.verified_by_all;
     if (verified < need_.value) verified = group_.least(need_.counter);
     if (verified < need_.value) return false;
@@ -187,9 +187,9 @@ bool Collective::try_post() {
   return true;
 }
 
-// Whether this rank's output is common memory. If so, the ranks must meet at the end of the call. Otherwise another
-// rank could return from the call and write newer data to this memory, and this rank would then overwrite the newer
-// data with its result.
+// Whether this rank's output is common memory, which all ranks map. If so, the ranks must meet at the end of the call.
+// Without the meeting, another rank could return from the call and write newer data to this memory. This rank would
+// then overwrite the newer data with its result.
 bool Collective::writes_common_here() const {
   const Heap& heap = group_.heap();
   return extent_.output > 0 && heap.has_common() && heap.is_common(call_.output, extent_.output * element_);
@@ -371,7 +371,7 @@ void Collective::pass_on() {
   if (passed_on_) return;
   passed_on_ = true;
   Pipeline::PassedOn entry{.finished = need_.value, .bytes = call_.bytes(), .buffers = {}};
-  if (kind_ == OperationKind::kAllReduce) {  // only this operation announces every buffer that it uses to all ranks
+  if (kind_ == OperationKind::kAllReduce) {  // only in an all_reduce do all ranks know all buffers of the call
     for (const Buffers& buffers : buffers_) {
       entry.buffers.push_back(buffers.input_at);
       entry.buffers.push_back(buffers.output_at);
@@ -500,9 +500,9 @@ Step Collective::end_round() {
   return path_ == Way::kTwoShot && writes_common_ ? meet_again(base_ + rounds_ + 1) : complete();
 }
 
-// Completes a one_shot call, or an all_gather whose result is there already. The descriptor of a rank and the input
-// next to it remain unchanged until this rank has verified the call, even if the other rank fails meanwhile. If the
-// other rank aborts after it has verified this call, the abort concerns a later call.
+// Completes a one_shot call, or an all_gather whose result is there already. Each other rank leaves its descriptor and
+// the input next to it unchanged until this rank has verified the call, even if the other rank fails meanwhile. If a
+// rank aborts after it has verified this call, the abort concerns a later call.
 Step Collective::finish_at_once() {
   const bool has_work = path_ == Way::kOneShot && !has_gathered_already();
   if (has_work) {
@@ -543,8 +543,8 @@ Step Collective::advance() {
       read_announced();
       if (!may_begin()) return Step::kBlocked;
       if (path_ == Way::kOneShot) return finish_at_once();
-      // A rank may have posted this call before it has written the result of an earlier one_shot call. It verifies that
-      // call after it has written the result. So wait until all ranks have verified all earlier calls.
+      // A rank may have posted this call before it has written the result of an earlier one_shot call. It verifies the
+      // earlier call only after it has written the result. So wait until all ranks have verified all earlier calls.
       need_ = {&RankPage::verified, sequence_};
       if (!group_.met(need_)) return Step::kBlocked;
       if (has_gathered_already()) return finish_at_once();
@@ -552,7 +552,7 @@ Step Collective::advance() {
       plan_rounds();
       pipeline_.rounds = base_ + rounds_;
       // In a two_shot call, a rank copies its result out of the staging buffer after all ranks have finished. The next
-      // call may not begin before that. So end_round() counts a two_shot call as verified after this copy.
+      // call may not begin before this copy. So a two_shot call counts as verified only after the copy (end_round()).
       if (path_ != Way::kTwoShot) group_.advance(&RankPage::verified, sequence_ + 1);
       begin_round();
       return Step::kMoved;

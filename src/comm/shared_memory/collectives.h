@@ -44,14 +44,15 @@ namespace reigen::comm::shared_memory {
 // State that the operations of a group share. Only the driver thread uses it.
 struct Pipeline {
   struct PassedOn {
-    std::uint64_t finished;         // complete when the `finished` counter of every rank has this value
-    std::size_t bytes;              // size of each buffer
-    std::vector<Location> buffers;  // input and output of every rank; empty if unknown: no later call may begin
+    std::uint64_t finished;  // complete when the `finished` counter of every rank has this value
+    std::size_t bytes;       // size of each buffer
+    // Input and output of every rank. If the list is empty, the buffers are not known, so every later call must wait.
+    std::vector<Location> buffers;
   };
   std::uint64_t rounds = 0;              // number of rounds of all operations so far
   std::uint64_t completed = 0;           // number of operations that are complete on this rank
   std::vector<PassedOn> passed_on = {};  // operations on which only other ranks still work
-  std::uint64_t verified_by_all = 0;     // every rank has verified at least this many operations
+  std::uint64_t verified_by_all = 0;     // every rank has compared the descriptors of at least this many operations
   struct Scratch {                       // lists for one sum; reused, so that a small sum allocates nothing
     std::vector<int> receivers;
     std::vector<const std::byte*> inputs;
@@ -76,7 +77,9 @@ class Collective : public CheckedOperation {
   struct Buffers {
     std::byte* input = nullptr;  // null if the call uses the rank's staging buffer instead
     std::byte* output = nullptr;
-    Location input_at;  // a copy: after this rank has verified the call, that rank may overwrite its descriptor
+    // Copies of the locations in the descriptor of the rank that has these buffers. That rank may overwrite its
+    // descriptor after this rank has verified the call.
+    Location input_at;
     Location output_at;
   };
   struct Part {  // a range of elements
@@ -107,8 +110,8 @@ class Collective : public CheckedOperation {
   std::byte* carried_here() const;
   std::size_t slot() const { return sequence_ % kRingSlots; }
 
-  bool gives(int rank) const;                 // other ranks read its input
-  bool is_written_by_others(int rank) const;  // other ranks write its output
+  bool gives(int rank) const;                 // whether other ranks read the input of `rank`
+  bool is_written_by_others(int rank) const;  // whether other ranks write the output of `rank`
   bool is_in_blocks() const;                  // an input has one block for every rank
   // given(): the range, in the input of `from`, of the block that rank `from` gives to rank `to`. taken_at(): the index
   // of the element in the output of `to` at which that block begins.

@@ -46,8 +46,8 @@ class Group {
   Group(const GroupOptions& options, std::shared_ptr<Heap> heap, std::shared_ptr<Medium> medium,
         const Group* whole = nullptr);
   // A second lane of `first`: a Group with the same ranks and memory, whose calls may be in flight at the same time as
-  // those of `first`. Error messages about a rank name its last call, in whichever lane it is. Only one thread at a
-  // time advances the calls of both lanes.
+  // those of `first`. An error message about a rank names that rank's last call, counted over both lanes. Only one
+  // thread at a time advances the calls of both lanes.
   Group(const GroupOptions& options, Group& first);
   ~Group();
   Group(const Group&) = delete;  // other ranks map its page
@@ -101,25 +101,26 @@ class Group {
   // Throws the error with which another rank aborted, unless `through` holds for that rank. If rank `source` aborted,
   // throws its error in any case.
   void throw_if_aborted(const Through& through = {}, int source = -1) const;
-  // For a rank whose memory this rank cannot map: throws the error with which another rank ended the group, else
-  // PeerLost.
+  // For a rank whose memory this rank cannot map: throws the error with which another rank ended the group. If no other
+  // rank has ended the group, throws PeerLost.
   [[noreturn]] void throw_unreachable(int rank, const std::string& why, const std::string& what) const;
   void leave();
   void publish_abort(const AbortCause& cause);
   const base::CoreShare& core_share() const { return core_share_; }
   // inline_bytes(): the size of the largest input that every rank can store in shared memory together with its call.
-  // inlined(): the address where `rank` stores the input of call number `sequence`. The call kInlineSlots numbers
-  // before used the same address.
+  // inlined(): the address where `rank` stores the input of call number `sequence`. The calls number `sequence` and
+  // `sequence` - kInlineSlots use the same address.
   std::size_t inline_bytes() const { return inline_bytes_; }
   std::byte* inlined(int rank, std::uint64_t sequence) const;
-  // Called when this rank posts a call. Stores the position of the call among this rank's calls in both lanes.
+  // Called when this rank posts a call. Numbers the call (`order` of the page). The calls of both lanes (groups with
+  // the same ranks and memory) are numbered together.
   void note_order();
 
  private:
   struct Peer {
     std::shared_ptr<Segment> segment;
     RankPage* page = nullptr;
-    std::shared_ptr<PeerHeap> heap;  // both lanes of a group share `heap` and `pidfd`
+    std::shared_ptr<PeerHeap> heap;  // both lanes (groups with the same ranks) share `heap` and `pidfd`
     std::string host;
     pid_t pid = 0;
     std::size_t inline_bytes = 0;
@@ -160,7 +161,7 @@ class Group {
   base::CoreShare core_share_;
   std::size_t inline_bytes_ = SIZE_MAX;
   bool shares_process_ = false;                          // another rank is a thread of this process
-  Group* lane_ = nullptr;                                // the other lane of the group, if it has two
+  Group* lane_ = nullptr;                                // the other lane: a Group of the same ranks; null if none
   std::chrono::steady_clock::time_point reported_ = {};  // when a long wait was last logged
 };
 

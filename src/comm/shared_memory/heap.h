@@ -59,7 +59,7 @@ class Heap : public std::enable_shared_from_this<Heap> {
   std::shared_ptr<void> add_common(std::shared_ptr<Segment> segment, const std::string& group);
   // Whether any of [pointer, pointer + bytes) is common memory of a group that uses this heap.
   bool is_common(const void* pointer, std::size_t bytes) const;
-  bool has_common() const { return has_common_.load(std::memory_order_relaxed); }  // true also after its release
+  bool has_common() const { return has_common_.load(std::memory_order_relaxed); }  // stays true after its release
   // The address in this process of a location in common memory. Null when this rank has released that memory.
   std::byte* resolve_common(const Location& location) const;
   // From now on the heap never reuses freed memory, because another rank may still write to it.

@@ -63,7 +63,7 @@ bool Send::announce() {
   if (pair_.next_send != number_ || other_box().taken.load() + kMessageSlots <= number_) return false;
   if (call_.before && !call_.before->is_done()) return false;
   if (call_.bytes() <= kMessageInlineBytes && !fill_inline()) return false;
-  group_.throw_if_aborted();  // ranks that exchange short messages never wait so long that check_peers() runs
+  group_.throw_if_aborted();  // if messages are short, no wait lasts long enough for check_peers() to run
   MessageSlot& message = own_box().slots[slot()];
   message = {};
   message.count = call_.count;
@@ -114,8 +114,9 @@ Step Send::advance() {
     case Phase::kFilling: return fill();
     case Phase::kTaking: break;
   }
-  // A direct send waits until the other rank has copied from its buffer. A staged send waits too, because the other
-  // rank may not have mapped the staging buffer yet. It could no longer map the buffer if this process ended now.
+  // A direct send waits until the other rank has copied from the sender's buffer. A staged send waits too, because the
+  // other rank may not have mapped the staging buffer yet. If this process ended now, the other rank could no longer
+  // map the staging buffer.
   return other_box().taken.load() > number_ ? Step::kDone : Step::kBlocked;
 }
 

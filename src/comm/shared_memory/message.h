@@ -2,8 +2,8 @@
 // sent.
 //
 // A message takes one of three paths:
-// Inline (up to kMessageInlineBytes): the sender copies the message into its PairBox (page.h) and is done. The receiver
-//   copies the message out of the box.
+// Inline (up to kMessageInlineBytes): the sender copies the message into its PairBox, the shared memory for messages
+//   between the two ranks (page.h), and is done. The receiver copies the message out of the box.
 // Direct (a larger message in the sender's heap or in common memory): the receiver copies the message once, from the
 //   sender's buffer.
 // Staged (every other message): the message is sent in chunks through a staging buffer of the sender. The sender fills
@@ -76,7 +76,7 @@ class Message : public CheckedOperation {
 class Send : public Message {
  public:
   Send(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.sends) {
-    pair.sends += 1;  // counted after `Message`, which may throw: a call that fails gets no number
+    pair.sends += 1;  // counted after Message(), which may throw, so that a call that fails gets no number
   }
   Step advance() override;
   bool is_its_turn() const override { return phase_ != Phase::kAnnouncing || pair_.next_send == number_; }
@@ -96,7 +96,7 @@ class Send : public Message {
 class Recv : public Message {
  public:
   Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs) {
-    pair.recvs += 1;  // counted after `Message`, as in Send
+    pair.recvs += 1;  // counted after Message(), as in Send
   }
   Step advance() override;
   bool is_its_turn() const override { return pair_.next_recv == number_; }

@@ -2,11 +2,11 @@
 // machine. Only the rank itself writes to its page. The exception is `bell`, which the other ranks increment to wake
 // the rank.
 //
-// Ranks report progress by counters that only grow, never by locks. So a rank that is killed leaves nothing locked. The
-// counters for which ranks sleep are stored and loaded with sequential consistency. A thread that is about to sleep
-// first increments `sleepers` of its rank and then reads the counters again. A rank that makes progress first stores
-// its counter and then reads `sleepers` of the other ranks. So at least one of the two sees the store of the other, and
-// no sleeper misses its wake-up.
+// Ranks report progress by counters that only grow, never by locks. So a rank that is killed leaves nothing locked. A
+// rank may sleep until a counter has grown. Such counters are stored and loaded with sequential consistency. A thread
+// that is about to sleep first increments `sleepers` of its rank and then reads the counters again. A rank that makes
+// progress first stores its counter and then reads `sleepers` of the other ranks. So at least one of the two sees the
+// store of the other, and no sleeper misses its wake-up.
 #pragma once
 
 #include <array>
@@ -22,7 +22,8 @@
 namespace reigen::comm::shared_memory {
 
 inline constexpr std::uint32_t kPageVersion = 12;
-inline constexpr std::size_t kRingSlots = 64;   // slots; one is free again when all ranks have verified its call
+// A page has this many slots for calls. A slot is free again when all ranks have verified its call.
+inline constexpr std::size_t kRingSlots = 64;
 inline constexpr std::size_t kInlineSlots = 8;  // inputs stored next to calls; few, so that they remain in the caches
 inline constexpr std::size_t kTinyBytes = 16;   // inputs up to this size lie in the first cache line of the call's slot
 inline constexpr std::size_t kStagingBytes =
@@ -49,8 +50,8 @@ struct Descriptor {
   std::array<std::uint64_t, kCountsShown> counts;
 };
 
-// The fields that ranks compare in every call come first. So the other ranks read only one cache line for a call
-// without a tag whose input has at most kTinyBytes.
+// The fields that ranks compare in every call come first in a slot. So for a call without a tag whose input has at most
+// kTinyBytes, the other ranks read only one cache line.
 struct alignas(64) Slot {
   std::atomic<std::uint64_t> posted{0};  // the number of this call plus 1; stored when the descriptor is complete
   Descriptor call;
@@ -68,7 +69,7 @@ struct RankPage {
   // A group on host memory uses `staging` below.
   Location staging_at = {};
   alignas(64) std::atomic<std::uint64_t> posted{0};    // calls posted (made visible); stored after the slot's `posted`
-  std::atomic<std::uint64_t> order{0};                 // the number of the rank's last call, over both lanes (group.h)
+  std::atomic<std::uint64_t> order{0};                 // number of the last call; both lanes (group.h) count together
   alignas(64) std::atomic<std::uint64_t> arrived{0};   // rounds whose input this rank has copied to its staging buffer
   alignas(64) std::atomic<std::uint64_t> verified{0};  // calls whose descriptors this rank has compared
   std::atomic<std::uint64_t> finished{0};              // rounds in which this rank has done its work
@@ -76,7 +77,7 @@ struct RankPage {
   std::atomic<std::uint32_t> sleepers{0};
   alignas(64) std::atomic<std::uint64_t> heartbeat{0};
   std::atomic<RankState> state{RankState::kAlive};
-  std::uint32_t cause_kind = 0;  // this and the next two: written before `state` becomes kAborted
+  std::uint32_t cause_kind = 0;  // the three fields of the cause are written before `state` becomes kAborted
   std::int32_t cause_rank = -1;
   char cause[2048] = {};
   alignas(64) std::array<Slot, kRingSlots> ring{};
@@ -90,7 +91,8 @@ struct RankPage {
 inline constexpr std::size_t kMessageSlots = 4;                // messages that may be announced and not yet taken
 inline constexpr std::size_t kMessageInlineBytes = 1024;       // messages up to this size lie in the box itself
 inline constexpr std::size_t kMessageChunkBytes = 128 * 1024;  // the size of a chunk of a staged message
-inline constexpr std::size_t kMessageChunks = 2;               // in a staging buffer: one is filled, one drained
+// A staging buffer has this many chunks. The sender fills one chunk while the receiver drains the other.
+inline constexpr std::size_t kMessageChunks = 2;
 
 enum class MessagePath : std::uint8_t { kInline, kDirect, kStaged };
 
@@ -106,7 +108,7 @@ struct PairBox {
   alignas(64) std::atomic<std::uint64_t> announced{0};  // messages announced to the other rank
   std::atomic<std::uint64_t> filled{0};                 // chunks filled, of all staged messages to the other rank
   alignas(64) std::atomic<std::uint64_t> taken{0};      // messages taken from the other rank
-  std::atomic<std::uint64_t> drained{0};                // chunks drained, of all staged messages from that rank
+  std::atomic<std::uint64_t> drained{0};                // chunks drained, of all staged messages from the other rank
   alignas(64) Location staging{};                       // set before a message that needs a staging buffer is announced
   std::array<MessageSlot, kMessageSlots> slots{};
   alignas(64) std::array<std::array<std::byte, kMessageInlineBytes>, kMessageSlots> inlined{};

@@ -20,7 +20,7 @@ struct SegmentAddress {
   std::int32_t fd = -1;
   std::uint64_t inode = 0;  // different for every segment of the process
   std::uint64_t size = 0;
-  std::array<char, 64> word = {};  // device memory: the handle with which the device's driver opens it
+  std::array<char, 64> word = {};  // for device memory: the handle with which the device's driver opens the segment
 };
 
 class Segment {

@@ -17,8 +17,9 @@ namespace reigen::comm::shared_memory {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-// A device wakes no thread when it is done, so a waiting thread asks it repeatedly. Even a short sleep takes 60 us. So
-// the thread sleeps between two questions only when it has waited for the device ten times as long (kPatience).
+// A device wakes no thread when it is done, so a waiting thread asks it repeatedly. The pause between two questions is
+// a tenth of the wait so far, but at least kGlance and at most kLongGlance. In the pauses the thread spins until the
+// wait has lasted kPatience, and then sleeps. Even a short sleep takes 60 us.
 constexpr auto kPatience = std::chrono::microseconds(600);
 constexpr auto kGlance = std::chrono::microseconds(20);
 constexpr auto kLongGlance = std::chrono::milliseconds(1);

@@ -24,7 +24,7 @@ namespace reigen::comm::shared_memory {
 // One class of passes.
 class StoreChoice {
  public:
-  // Whether the next pass uses non-temporal stores. `guess`: what the caller expects to be faster.
+  // Whether the next pass uses non-temporal stores. `guess`: whether the caller expects them to be faster.
   bool past_caches(bool guess);
   // Reports how long the pass took. Call it once for every past_caches(), in the same order.
   void took(std::chrono::nanoseconds time, std::size_t bytes);

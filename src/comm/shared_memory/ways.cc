@@ -6,10 +6,13 @@ namespace reigen::comm::shared_memory {
 
 namespace {
 
+// inline_bytes_for() returns one of these two values.
 constexpr std::size_t kFewBytes = 2048;
 constexpr std::size_t kManyBytes = 16384;
-constexpr int kMostWithMany = 16;                            // more ranks use kFewBytes, so that they need less memory
-constexpr std::size_t kAddedByAll = std::size_t{256} << 10;  // bytes that ranks on shared cores add in a meeting's time
+// The most ranks with which inputs of kManyBytes may be stored next to calls. More ranks would need too much memory.
+constexpr int kMostWithMany = 16;
+// The bytes that all ranks together add, on shared cores, in the time of a meeting (all ranks wait for each other).
+constexpr std::size_t kAddedByAll = std::size_t{256} << 10;
 
 // The largest input with which a call uses one_shot when no rule says otherwise. In a one_shot all_reduce every rank
 // adds all inputs. If ranks share cores, a rank takes the time for its additions from the other ranks. So the limit

@@ -24,12 +24,12 @@ std::vector<std::string> way_names(OperationKind kind);
 
 // The size in bytes of the largest input that can be stored next to the descriptor of its call. `cores_for_all`: each
 // rank has a core of its own. The limit is higher if at most 16 ranks share cores. A meeting (a wait of all ranks for
-// each other) then costs context switches on all ranks. One meeting less saves more time than the additional copies
-// cost.
+// each other) then costs context switches on all ranks. With one_shot a call has one meeting less. This saves more time
+// than the additional copies of one_shot cost.
 std::size_t inline_bytes_for(int ranks, bool cores_for_all);
 
-// For calls with blocks of one size, in bytes of the whole call: the largest call that can use one_shot, and the
-// largest call that does use it when no rule says otherwise.
+// largest_one_shot(): the largest call that can use one_shot. usual_one_shot(): the largest call that does use one_shot
+// when no rule says otherwise. Both are for calls with blocks of one size, and return the bytes of the whole call.
 std::size_t largest_one_shot(OperationKind kind, int ranks, bool cores_for_all);
 std::size_t usual_one_shot(OperationKind kind, int ranks, bool cores_for_all);
 

@@ -110,7 +110,7 @@ bool Acceptor::greet(Caller& caller) {
       return false;
     }
     if (!in_one_machine(caller.socket)) net::set_congestion_control(caller.socket.fd(), usual_congestion_);
-    std::lock_guard lock(mutex_);  // locked for both: a caller that has its answer is accepted
+    std::lock_guard lock(mutex_);  // locked for both lines, so that a caller with an answer is in accepted_
     net::write_frame(caller.socket, answer_, Deadline::after(kGreetingTime));
     accepted_[rank][connection].emplace(std::move(caller.socket));
     changed_.notify_all();

@@ -231,8 +231,8 @@ bool Collective::has_every_header() const {
   return std::all_of(partners_.begin(), partners_.end(), [](const Partner& p) { return p.verified || p.differs; });
 }
 
-// The error names two ranks: the lowest rank whose header has arrived, and the lowest rank whose call differs from the
-// call of the first one. When all headers have arrived, every rank names the same two ranks.
+// The error names two ranks. Rank A is the lowest rank whose header has arrived. Rank B is the lowest rank whose call
+// differs from the call of rank A. When all headers have arrived, every rank names the same two ranks.
 void Collective::throw_mismatch() const {
   int first = -1;
   for (int q = 0; q < group_.size(); ++q) {
@@ -270,7 +270,7 @@ Step Collective::move() {
   for (int q = 0; q < group_.size(); ++q) {
     if (q != group_.rank()) moved |= move_data(q);
   }
-  // Only the first call in flight reports a mismatch. A mismatch of a later call may be caused by that of the first.
+  // Only the first call in flight reports a mismatch. A mismatch of the first call may cause mismatches of later calls.
   const bool is_first = group_.in_flight().is_first(sequence_);
   if (is_first) hear_of_end();
   if (differs_since_ && is_first && has_every_header()) throw_mismatch();

@@ -22,7 +22,8 @@
 
 namespace reigen::comm::tcp {
 
-// A received piece of this size is still in the second-level cache when it is added.
+// The algorithms cut data into pieces of at most this size. A received piece is then still in the second-level cache
+// when it is added.
 inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 
 class Collective : public CheckedOperation {

@@ -11,7 +11,7 @@ namespace {
 constexpr char kBeat = 'b';
 constexpr char kFarewell = 'l';
 constexpr char kAbort = 'a';
-constexpr std::size_t kAbortHead = 5;  // the letter and the length
+constexpr std::size_t kAbortHead = 5;  // an abort message begins with a letter (1 byte) and its length (4 bytes)
 constexpr std::size_t kTextMax = 4096;
 constexpr std::size_t kUnsentMax = std::size_t{64} << 10;
 
@@ -26,7 +26,7 @@ void Control::connect(int rank, net::Socket socket) {
 
 // Bytes for which a connection had no room are sent before the next message. Without them, the other side would read
 // the next message as the rest of an incomplete one. If more than kUnsentMax bytes would wait for a connection, the
-// other side has not read for a long time. It counts as gone, and the message is dropped.
+// other side has not read for a long time. Then the other side counts as gone, and the message is not sent to it.
 void Control::send_to_all(const std::string& message) {
   for (Link& link : links_) {
     if (!link.socket || link.peer.ended) continue;

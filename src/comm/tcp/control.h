@@ -1,6 +1,6 @@
-// The control connections of a rank, one to each other rank. They carry heartbeats, farewells (a rank leaves in good
-// order), and the reason why a group ended. They are separate from the data connections. So control messages never wait
-// for data, and a thread can send them without a lock that the driver thread holds.
+// The control connections of a rank, one to each other rank. They carry heartbeats, farewells (messages with which a
+// rank leaves in good order), and the reason why a group ended. They are separate from the data connections. So control
+// messages never wait for data, and a thread can send them without a lock that the driver thread holds.
 // Thread rule: any thread.
 #pragma once
 

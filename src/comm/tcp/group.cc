@@ -24,7 +24,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kFresh = milliseconds(1);  // throw_if_ended() looks at most this often: one system call for each rank
+// throw_if_ended() reads the control connections at most once in this time, because it makes a system call per rank.
+constexpr auto kFresh = milliseconds(1);
 constexpr auto kFarewellTime = seconds(2);
 constexpr auto kNewsTime = seconds(2);  // the signs of a rank's end reach all its connections within this time
 // Routers and firewalls forget an idle connection, some of them after a few minutes. So an idle connection sends a TCP
@@ -130,9 +131,9 @@ void Group::throw_lost(int rank, const std::string& how, const std::string& what
   throw PeerLost(rank, to_string(lost_rank(who(rank), how, options_.name, last_call(rank), what)));
 }
 
-// Whether `rank` is gone and nothing more arrives from it on this lane. The farewell or the end of a rank shows on its
-// control connection, and may overtake its last data on other connections. So the rank counts as gone only when this
-// rank has read the last data too.
+// Whether `rank` is gone and nothing more arrives from it on the connections of this lane (join.h). The farewell or the
+// end of a rank shows on its control connection, and may overtake its last data on other connections. So the rank
+// counts as gone only when this rank has read the last data too.
 bool Group::has_no_more(int rank, std::size_t lane) {
   const Control::Peer peer = control_.peer(rank);
   if (!peer.ended && !peer.left && !peer.cause) return false;
@@ -197,8 +198,9 @@ void Group::check_aborted(int rank, std::size_t lane, std::chrono::nanoseconds w
 }
 
 // Throws if a connection to `rank` has been broken for longer than kNewsTime. If the rank has died or left, or has
-// ended the group, only the message connection and the connections of this call's lane count. The rank may have ended
-// before it made the call of the other lane, and the data of this call may still arrive.
+// ended the group, only the message connection and the connections of this call's lane (join.h) count. The connections
+// of the other lane do not count, because the rank may have ended before it made the call of that lane. The data of
+// this call may still arrive then.
 void Group::check_connections(int rank, std::optional<std::size_t> lane, const std::string& what) {
   check_control(rank, what);
   Peer& peer = peers_[static_cast<std::size_t>(rank)];

@@ -64,13 +64,13 @@ class Group {
   void wake();
 
   // Checks the other ranks while a call waits. `what`: the call, as text for error messages. `sequence`: its number.
-  // `needed`: the ranks that the call still needs. `absent`: those of them that have not made the call, or all of them
-  // if all have made it. Throws when a needed rank is dead, stopped or gone, when another rank ended the group, or when
-  // the wait has lasted too long.
+  // `needed`: the ranks that the call still needs. `absent`: the needed ranks that have not made the call; if all of
+  // them have made it, all needed ranks. Throws when a needed rank is dead, stopped or gone, when another rank ended
+  // the group, or when the wait has lasted too long.
   void check(const std::vector<int>& needed, const std::vector<int>& absent, std::uint64_t sequence,
              const std::string& what, std::chrono::nanoseconds waited);
-  // The same for a message to or from one rank. `nothing_comes`: whether this message can never complete if that rank
-  // has died or left.
+  // The same as check(), for a message to or from one rank. `nothing_comes`: whether this message can never complete if
+  // that rank has died or left.
   void check_message(int rank, bool nothing_comes, const std::string& what, std::chrono::nanoseconds waited);
   // Throws when one of these ranks has died or left, or when this group has ended. Any thread may call it.
   void look_for(const std::vector<int>& ranks);
@@ -85,7 +85,7 @@ class Group {
     std::string host = {};
     pid_t pid = 0;
     bool loopback = false;                          // both ends of the connections have the same address
-    std::vector<Stream> streams = {};               // first messages, then the lanes; empty for this rank
+    std::vector<Stream> streams = {};               // messages first, then each lane (join.h); empty for this rank
     Deadline::Clock::time_point broken_since = {};  // when a stream broke although the rank seemed to live
 
     Header last_call = {.mark = 0};  // `mark` is 0 until a header arrives
@@ -122,7 +122,7 @@ class Group {
     std::unique_ptr<std::byte, Free> memory = {};
     std::size_t bytes = 0;
   };
-  std::array<Scratch, kLanes> scratch_;  // by lane
+  std::array<Scratch, kLanes> scratch_;  // one for each lane (join.h)
   InFlight in_flight_;
   base::CoreShare core_share_;
   bool reported_ = false;

@@ -109,7 +109,7 @@ void Join::check_fits(int rank, const Announcement& other) const {
                options_.rank, rank, options_.name, other.connections, options_.connections);
 }
 
-// Makes all connections to a rank (`other`) through one address. If another process answers or none, returns no
+// Makes all connections to a rank (`other`) through one address. If another program or nobody answers, returns no
 // connection and stores the reason in `refusal`.
 std::vector<net::Socket> Join::try_address(const net::Address& address, bool local, const Announcement& other,
                                            Refusal& refusal) {

@@ -71,8 +71,8 @@ class Recv : public Message {
  public:
   Recv(Group& group, Pair& pair, const Call& call) : Message(group, pair, call, pair.recvs++) {}
   bool is_its_turn() const override { return pair_.next_recv == number_; }
-  // The farewell or the end of the sender shows on another connection, and may overtake its last message. So the recv
-  // fails only when nothing more can arrive on the message connection.
+  // The farewell or the end of the sender shows on the control connection, and may overtake the sender's last message.
+  // So the recv fails only when nothing more can arrive on the message connection.
   void check_peers(std::chrono::nanoseconds waited) const override { check(stream().silent(), waited); }
 
  private:

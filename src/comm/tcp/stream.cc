@@ -179,7 +179,7 @@ std::chrono::nanoseconds Stream::unanswered() {
   const std::uint64_t acknowledged = sent_ - static_cast<std::uint64_t>(queued);
   if (!unanswered_since_ || acknowledged != acknowledged_) unanswered_since_ = now;
   acknowledged_ = acknowledged;
-  // The age of the last acknowledgement alone is not enough: after a long idle time, the last one is always old.
+  // The age of the last acknowledgement alone is not enough, because after a long idle time it is always large.
   return std::min<std::chrono::nanoseconds>(now - *unanswered_since_,
                                             std::chrono::milliseconds(info->tcpi_last_ack_recv));
 }

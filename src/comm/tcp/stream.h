@@ -51,14 +51,14 @@ class Stream {
 
   int fd() const { return socket_.fd(); }
 
-  // Queue memory, which must remain valid until sends_done() or receives_done().
+  // send() and receive() queue memory. It must remain valid until sends_done() or receives_done() returns true.
   void send(const void* data, std::size_t bytes);
   void receive(void* data, std::size_t bytes);
   bool sends_done() const { return out_first_ == out_.size(); }
   bool receives_done() const { return in_first_ == in_.size(); }
 
-  // Send or receive as much as is possible now. Return true when anything was sent or received. Throw UnreachableMemory
-  // when the kernel cannot access the queued memory.
+  // push() sends, and pull() receives, as much as is possible now. Both return true when anything was sent or received.
+  // Both throw UnreachableMemory when the kernel cannot access the queued memory.
   bool push();
   bool pull();
   // Forgets all queued memory, which may then be freed. The stream cannot be used any more after that.

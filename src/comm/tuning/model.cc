@@ -14,7 +14,7 @@ namespace reigen::comm::tuning {
 
 namespace {
 
-// rounded_up() keeps this many leading binary digits of a size.
+// rounded_up() returns sizes with at most this many significant binary digits.
 constexpr std::size_t kBits = 3;
 // An algorithm later in the list replaces an earlier one if its time is less than kGain times the earlier one's time.
 constexpr double kGain = 0.9;
@@ -58,7 +58,7 @@ std::vector<std::size_t> turning_points(std::span<const Candidate> candidates) {
 
 Line fit(std::span<const Sample> samples) {
   REIGEN_ASSERT(!samples.empty(), "a line through nothing");
-  double w = 0;  // the sum of the weights; wx: of weight · bytes; wy: of weight · seconds; and so on
+  double w = 0;  // the sum of the weights; wx is the sum of weight · bytes, wy the sum of weight · seconds, and so on
   double wx = 0;
   double wy = 0;
   double wxx = 0;

@@ -1,5 +1,5 @@
 // Models the time of an algorithm as a line through measured times: alpha seconds for each call, plus beta seconds for
-// each byte. Also finds the sizes from which another algorithm is the cheapest. Pure functions.
+// each byte. Also finds the sizes at which the cheapest algorithm changes. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ struct Piece {
   std::size_t from;  // the smallest size, in bytes; the piece ends where the next piece begins
 };
 
-// The cheapest algorithm for every size. A Piece is a range of sizes; the pieces are in ascending order and begin at 0.
+// The cheapest algorithm for every size. A Piece is a range of sizes. The pieces are in ascending order and begin at 0.
 // A later candidate replaces an earlier one only if it is a tenth cheaper, because a smaller difference is noise. At
 // least one candidate must have no limit (`most`).
 std::vector<Piece> cheapest(std::span<const Candidate> candidates);

@@ -9,7 +9,7 @@
 
 namespace reigen::comm::tuning {
 
-// Returns options.algorithms. If that is "tuned", returns the rules from the file of `reigen tune`, or no rules for a
+// Returns options.algorithms. If that is "tuned", returns the rules from the file of `reigen tune`, but no rules for a
 // group of one rank. Every rank of the group calls this function once. For "tuned" it blocks until rank 0 has called
 // it. Throws InvalidArgument when nothing was tuned for this backend and number of ranks, DataError when the file is
 // not a table for them, and IoError when the file cannot be read. If rank 0 gets such an error, all ranks throw it.

@@ -17,7 +17,7 @@ using Colour = std::array<double, 3>;
 
 enum class Shape { kDisc, kSquare, kTriangle, kCross, kRing };
 
-// Whether the shape covers a point, in a frame where the shape reaches from -1 to 1.
+// Whether the shape covers the point (u, v), in coordinates in which the shape reaches from -1 to 1.
 bool covers(Shape shape, double u, double v) {
   switch (shape) {
     case Shape::kDisc: return u * u + v * v < 0.85;
@@ -47,12 +47,12 @@ Colour other_colour(RandomStream& random, const Colour& than, double least) {
   return colour;
 }
 
-// Maps pixels to the frame of a shape: moves, rotates and scales.
+// Moves, rotates and scales: maps the coordinates of pixels to the coordinates of a shape.
 class Frame {
  public:
   explicit Frame(RandomStream& random) {
-    // A rotation with rational entries, by any angle: t in [-1, 1] rotates by up to 90 degrees either way, and the
-    // sign adds 180 degrees half of the time.
+    // A rotation by any angle. Its sine and cosine are rational functions of t = tan(angle / 2). A t in [-1, 1] gives
+    // an angle from -90 to 90 degrees, and a negative sign adds 180 degrees.
     const double t = random.uniform(-1, 1);
     const double sign = random.below(2) == 0 ? 1 : -1;
     const double radius = random.uniform(7.5, 12.5);

@@ -50,7 +50,8 @@ bool is_of_a_system(const std::string& name) {
 
 constexpr const char* kOtherEnding = "of another ending";
 
-// Records the ending of the file, or its whole name if it has no ending.
+// Records in `taken` that the file is passed over. If the reason is the ending of the file, records the ending,
+// otherwise the file's name.
 void pass_over_ending(const fs::path& path, std::string_view reason, Taken& taken) {
   const bool ending = reason == kOtherEnding && path.has_extension();
   taken.pass_over(reason, ending ? path.extension().string() : path.filename().string());

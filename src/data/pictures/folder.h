@@ -3,10 +3,10 @@
 //   of a system   folders of operating systems and archivers are passed over too: lost+found, __MACOSX, @eaDir, ...
 //   links         links to files and folders are followed; a folder that contains itself through a link is entered
 //                 once, and a folder to which several links lead is entered through the first of them
-//   nested        subfolders are entered to any depth; the order is that of the paths, byte by byte
+//   nested        subfolders are entered to any depth; files are in the order of their paths, compared byte by byte
 //   other         files with other endings, and entries that are neither file nor folder, are passed over
-//   splits        the words for training are train, training; those for testing are test, testing, val, valid,
-//                 validation; all in upper or lower case
+//   splits        the names train and training mean training; the names test, testing, val, valid and validation mean
+//                 testing; each may be in upper or lower case
 // A link that leads nowhere and has a wanted ending is an error, because its file was not fetched. Thread rule: pure
 // functions of the file system.
 #pragma once
@@ -25,11 +25,11 @@
 namespace reigen::data {
 
 struct WalkOptions {
-  std::function<bool(const std::filesystem::path&)> wanted;  // called with the paths of files
-  int depth = std::numeric_limits<int>::max();               // most levels of folders below the first one
+  std::function<bool(const std::filesystem::path&)> wanted;  // whether the file with this path is wanted
+  int depth = std::numeric_limits<int>::max();               // most levels of subfolders that are entered
   bool pass_over_unreadable = false;                         // if false, a folder that cannot be read is an error
   const char* fix = "check the path and its permissions";    // advice in the error
-  const char* loose = "in no folder";                        // why folders_in() passes over a wanted file
+  const char* loose = "in no folder";                        // reason that folders_in() records for a wanted file
 };
 
 // Returns the wanted files of a folder and its subfolders, in order. Adds the entries that it passes over to `taken`,

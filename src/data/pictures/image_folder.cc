@@ -118,8 +118,8 @@ void require_training(const fs::path& folder, const std::vector<fs::path>& folde
 // Whether the folders are those for training and testing, not classes. A class may be named Train, so the name of the
 // training folder alone does not decide. If there is a folder for testing, one of these conditions is enough: the
 // training folder is named exactly `train`, or holds folders of classes, or the names of all folders mean training or
-// testing. Without a folder for testing, the training folder must be named exactly `train`, hold folders of classes and
-// no pictures; then test_folder() throws an error about the missing folder.
+// testing. Without a folder for testing, the result is true if the training folder is named exactly `train` and holds
+// folders of classes and no pictures. If the caller wants the test data, test_folder() throws for the missing folder.
 bool are_splits(const std::vector<fs::path>& folders, const SplitFolders& splits) {
   const WalkOptions options = walk_of_pictures();
   Taken beside;
@@ -150,7 +150,8 @@ fs::path test_folder(const fs::path& folder, const SplitFolders& splits) {
   return splits.test[0];
 }
 
-// The files of test/. Their labels are the numbers of the classes of train/.
+// Returns the files of the folder for testing. A file's label is the number of its class among `classes`, the classes
+// for training.
 std::vector<File> test_files(const fs::path& folder, const std::vector<std::string>& classes, Taken& taken) {
   std::vector<File> files;
   const auto present = names_of(folders_in(folder, walk_of_pictures(), taken));

@@ -29,8 +29,8 @@ struct Weight {
 
 std::vector<Weight> weights(std::size_t from, std::size_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
-  // If the line shrinks, a pixel's weight is the part of the result pixel that it covers. If the line grows, the two
-  // nearest pixels are interpolated.
+  // If the line shrinks, the weight of a source pixel is the fraction of the result pixel that the source pixel covers.
+  // If the line grows, the two nearest source pixels are interpolated.
   std::vector<Weight> result(to);
   for (std::size_t i = 0; i < to; ++i) {
     Weight& weight = result[i];

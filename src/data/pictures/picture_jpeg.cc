@@ -14,9 +14,11 @@ namespace reigen::data {
 
 namespace {
 
-constexpr std::ptrdiff_t kZerosOfALostEnd = 24;  // more than the 8 bytes that the decoder reads ahead
-constexpr int kMostScans = 500;                  // encoders write about 10; each scan costs a walk over all blocks
-constexpr int kMadeUpDetails = 10;               // coefficients of a block that libjpeg smooths: the mean and 9 details
+// A file without an end marker whose last bytes are this many zeros has lost its end. The number is larger than the 8
+// bytes that the decoder reads ahead.
+constexpr std::ptrdiff_t kZerosOfALostEnd = 24;
+constexpr int kMostScans = 500;     // encoders write about 10 scans; each scan costs a pass over all blocks
+constexpr int kMadeUpDetails = 10;  // first coefficients of a block, which libjpeg can estimate: the mean and 9 details
 
 // The state that remains valid when libjpeg leaves by longjmp() after an error. It has only trivial types, because
 // longjmp() runs no destructors.
@@ -146,7 +148,7 @@ bool lacks_scans(const jpeg_decompress_struct& info) {
   return false;
 }
 
-// Reads lines until the picture is full. Returns false if the file ends before.
+// Reads lines until the picture is full. Returns false if the file ends before that.
 bool read_lines(Decoder& decoder, Picture& picture, std::uint8_t* row) {
   jpeg_decompress_struct& info = decoder.info;
   while (info.output_scanline < info.output_height) {

@@ -22,7 +22,7 @@ struct Magic {
   const char* fix = kConvert;
 };
 
-// The order matters: longer signatures come before shorter ones.
+// The first match is taken, so a longer signature comes before a shorter one that it contains.
 constexpr Magic kMagics[] = {
     {0, "GIF8"sv, "a GIF picture"},
     {4, "ftypavi"sv, "an AVIF picture"},

@@ -14,7 +14,8 @@ namespace reigen::data {
 
 namespace {
 
-// The state that remains valid when libpng jumps out of an error: only trivial types.
+// The state that remains valid when libpng leaves by longjmp() after an error. It has only trivial types, because
+// longjmp() runs no destructors.
 struct PngDecoder {
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -74,7 +75,8 @@ std::uint32_t rows_in(std::uint32_t width, std::uint32_t height, int passes) {
 
 // A file that ends inside its last chunk of pixels may still have all pixels, because only zlib's checksum, the chunk's
 // checksum and the end chunk follow them. libpng reads whole chunks only. So this function returns a copy of the file
-// in which the length of this chunk is the number of bytes that are there. Empty if the file does not end like this.
+// in which the chunk's length is the number of its bytes that are present. The result is empty if the file does not end
+// inside such a chunk.
 std::vector<std::byte> closed(std::span<const std::byte> bytes) {
   constexpr std::size_t kAround = 12;  // bytes of a chunk besides its data: length, name, checksum
   const auto word = [&](std::size_t at) {
@@ -182,7 +184,7 @@ Picture decode_png(std::span<const std::byte> bytes, const std::string& name) {
                                        png_get_image_height(decoder.png, decoder.info));
   png_destroy_read_struct(&decoder.png, &decoder.info, nullptr);
   if (decoder.too_large) refuse_picture(name, size, "at most 100 million pixels");
-  // After the last row an error loses no pixels: a missing end, junk, an odd chunk.
+  // An error after the last row loses no pixels. Examples are a missing end, junk, or an odd chunk.
   if (!decoder.header_read || decoder.rows_to_come > 0 || decoder.wrong_sum) {
     refuse_picture(name, fmt::format("libpng: {}", decoder.wrong_sum ? "incorrect data check" : decoder.text.data()),
                    "a whole PNG file");

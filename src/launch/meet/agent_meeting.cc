@@ -33,7 +33,7 @@ std::string place_key(int rank) { return fmt::format("reigen/place/{}", rank); }
 
 // The address at which rank 0 listens. Rank 0 writes it to the store of torchrun's agent, as words separated by blanks.
 struct Address {
-  std::string secret = {};   // another for each start: after a restart by torchrun the old address may still be stored
+  std::string secret = {};   // new at each start, because after a restart the store may still have the old address
   std::string network = {};  // net::network_identity() of rank 0's machine
   std::uint16_t port = 0;
   std::vector<std::string> hosts = {};
@@ -160,7 +160,7 @@ std::shared_ptr<store::Store> find(AgentStore& agent, const Environment& environ
             .fix = "is rank 0 running? open the firewall between the hosts for the ports of the kernel "
                    "(/proc/sys/net/ipv4/ip_local_port_range)"});
       }
-    } catch (const BackendError& error) {  // another job has that port now: the address is of an earlier start
+    } catch (const BackendError& error) {  // a different job has that port now, so the address is old
       if (error.exit_code() != ExitCode::kJobMismatch) throw;
       if (is_last_look()) {
         if (is_old()) throw_incomplete(environment);

@@ -85,7 +85,7 @@ int code_after_stop(const std::vector<Ending>& endings, int signal, bool killed)
   const auto struck = [&](const Ending& e) { return is_by_us(e, signal, killed); };
   const auto other = [](const Ending& e) { return !e.ok() && e.code() != kStopped; };
   if (std::any_of(endings.begin(), endings.end(), struck)) return 128 + signal;
-  // Such a rank lost a peer that ended as asked.
+  // These ranks failed only because a peer ended as asked; cause_after_stop() would have returned any other failure.
   if (std::any_of(endings.begin(), endings.end(), other)) return 128 + signal;
   const auto stopped = [](const Ending& e) { return e.code() == kStopped; };
   return std::any_of(endings.begin(), endings.end(), stopped) ? kStopped : 0;

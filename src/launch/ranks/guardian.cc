@@ -37,8 +37,8 @@ void close_all_but(int kept) {
   }
 }
 
-// For a job that a rank of an outer job starts. Changes the outer job's identity in the environment of this inner
-// guardian, so that the outer guardian's search does not kill the inner one before its work is done.
+// A rank of an outer job may have started this job. This function changes the outer job's identity in the environment
+// of this inner guardian, so that the outer guardian's search does not kill the inner one before its work is done.
 void hide_outer_job() {
   if (char* value = std::getenv("REIGEN_JOB"); value != nullptr && *value != '\0') *value = '-';
 }

@@ -26,7 +26,7 @@ constexpr milliseconds kCauseWindow{200};    // how long to wait for the cause i
 constexpr milliseconds kWithoutPidfd{20};    // how often to look for ended ranks on kernels without pidfd
 constexpr milliseconds kReapInterval{2000};  // how often to reap the ranks' orphans, which this process has adopted
 constexpr milliseconds kOneWish{250};        // two signals so close count as one: `timeout` sends its signal twice
-constexpr milliseconds kDrainLimit{500};     // for the last output, because another process may hold a rank's pipe open
+constexpr milliseconds kDrainLimit{500};     // limit for reading the last output: another process may hold a pipe open
 
 char* const* pointers_to(const std::vector<std::string>& strings, std::vector<char*>& pointers) {
   for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
@@ -363,8 +363,8 @@ void Supervisor::reap_orphans() {
   }
 }
 
-// Reaps the ended processes of the rank's process group and kills the others. Returns true when no process of the group
-// is left.
+// Reaps the ended processes of the rank's process group and kills the group's other processes. Returns true when no
+// process of the group is left.
 bool Supervisor::end_group(Rank& rank) {
   if (rank.gone) return true;
   while (::waitpid(-rank.process.pid, nullptr, WNOHANG) > 0) {
@@ -373,8 +373,8 @@ bool Supervisor::end_group(Rank& rank) {
   return rank.gone;
 }
 
-// Kills the processes that the ranks left behind: those in their process groups, and those that moved to other groups
-// (the latter have become children of this process, and have the job's identity in their environment). Afterwards no
+// Kills the processes that the ranks left behind: those in their process groups, and those that moved to other groups.
+// A process that moved has become a child of this process, and has the job's identity in its environment. Afterwards no
 // process of the job is left, not even as a zombie, unless kDrainLimit passes first.
 void Supervisor::end_leftovers() {
   signal_all(SIGKILL);

@@ -4,11 +4,11 @@
 // chosen at run time for the processor. All instruction sets give the same bits: every element is computed alone with
 // correctly rounded operations, every sum is made of a fixed number of partial sums (lanes), and -ffp-contract=off
 // forbids fused multiply-add. The kernels for a GPU (cuda/optimize.cu) use the same rules and give the same bits,
-// except that they add the squares of a block in another order.
+// except that they add the squares of a block in a different order.
 //
-// The loops compute in fp64 for fp64 values, else in fp32. Coefficients are given in fp64 and rounded once. In the
-// formulas below p is a parameter's value, g its gradient (with Block::gradient_factor and gradient_limit applied), and
-// a, b, m, s, v are the optimizer's states. The other names are members of the structure.
+// The loops compute in fp64 for fp64 values, else in fp32. Coefficients are given in fp64, and a loop rounds them once.
+// In the formulas below p is a parameter's value, g its gradient (with Block::gradient_factor and gradient_limit
+// applied), and a, b, m, s, v are the optimizer's states. The other names are members of the structure.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +62,8 @@ struct SgdStep {
   bool nesterov = false;
 };
 
-// g += l2·p; p *= keep; m and v are updated as in Adam; p -= rate·m / (root·sqrt(v) + eps). With amsgrad, the largest v
-// so far takes the place of v.
+// g += l2·p; p *= keep; m and v become the moving averages of g and g²; p -= rate·m / (root·sqrt(v) + eps). With
+// amsgrad, the largest v so far takes the place of v.
 struct AdamStep {
   double rate = 0;
   double l2 = 0;
@@ -189,7 +189,7 @@ REIGEN_ON_DEVICE constexpr Sizes sizes_of(Layout layout) {
   return {};
 }
 
-// Elements `first` to `first + count - 1` of the block.
+// Returns elements `first` to `first + count - 1` of the block.
 REIGEN_ON_DEVICE inline Block slice(const Sizes& sizes, const Block& block, std::int64_t first, std::int64_t count) {
   Block part = block;
   const auto move = [first](void* data, std::int64_t size) -> void* {
@@ -221,7 +221,7 @@ struct Kernels {
   Squares (*value_squares)(Layout, const Block&);  // squares of the values (first) and of g (second)
   double (*squares)(Layout, const void* values, std::int64_t count);
   bool (*finite)(Layout, const void* values, std::int64_t count);  // true if there is no NaN and no infinity
-  // gradients = g
+  // Replaces the block's `values`, which are gradients, by g.
   void (*change_gradients)(Layout, const Block&);
   // average += share·(value - average); the average is fp64 for fp64 values, else fp32.
   void (*average)(Layout, void* average, const void* values, std::int64_t count, double share);

@@ -23,9 +23,9 @@ void check_shared_alike(const std::string& who, const std::vector<ParameterRange
 // Whether the range's gradients are this rank's own, and the mean over the ranks is still to be computed.
 bool awaits_average(const ParameterRange& range);
 
-// Returns the segment's gradient in the form that a kernel reads: dense, of the values' type, in row-major order. First
-// moves the gradient to its place in the range's gradient buffer if it has another form, or if other ranks read it
-// there. Returns nullptr if there is no gradient.
+// Returns the gradient of a segment (one parameter of the range) in the form that a kernel reads: dense, of the values'
+// type, in row-major order. First moves the gradient to its place in the range's gradient buffer if it has a different
+// form, or if other ranks read it there. Returns nullptr if there is no gradient.
 void* gradient_data(const ParameterRange& range, std::size_t segment);
 
 struct Piece {

@@ -48,7 +48,7 @@ inline std::int64_t chunks_of(std::int64_t elements) {
 void enqueue_runs(const at::Device& device, kernels::Rule rule, std::span<const std::byte> table,
                   std::size_t item_bytes, const std::vector<DeviceRun>& runs, const DevicePass& pass);
 
-// Enqueues `rule` on all parts.
+// Enqueues the kernels of `rule` for all parts.
 template <class Step>
 void run_on_device(const at::Device& device, kernels::Rule rule, const std::vector<DevicePart<Step>>& parts,
                    const DevicePass& pass = {}) {
@@ -67,7 +67,7 @@ void run_on_device(const at::Device& device, kernels::Rule rule, const std::vect
   enqueue_runs(device, rule, std::as_bytes(std::span(items)), sizeof(kernels::Item<Step>), runs, pass);
 }
 
-// Allocates memory on the GPU for the sums of so many chunks. The memory is not initialised.
+// Allocates memory on the GPU for the sums of `chunks` chunks. The memory is not initialised.
 at::Tensor place_for_squares(const at::Device& device, std::int64_t chunks);
 // Waits for the GPU, and returns the sums.
 std::vector<kernels::Squares> to_host(const at::Tensor& squares);

@@ -21,7 +21,8 @@ std::vector<Piece> pieces_of(const std::vector<Update>& updates) {
   return cut(sizes);
 }
 
-// Whether the piece is in this rank's share. Shares end between blocks, so a piece is never in two shares.
+// Whether the piece is in this rank's share. A piece is never in two shares, because shares begin and end only where
+// pieces begin and end.
 bool is_own(const std::vector<Update>& updates, const Piece& piece) {
   const Update& update = updates[piece.part];
   return piece.first >= update.begin && piece.first < update.end;
@@ -63,7 +64,7 @@ namespace {
 std::vector<kernels::Squares> add_up_pieces(const std::vector<Update>& updates, const std::vector<Piece>& pieces,
                                             std::vector<kernels::Squares> of_pieces) {
   if (!updates.empty() && updates.front().ranks != nullptr) {
-    // One rank has computed each sum, and the other ranks have 0 in its place. So this addition changes no bit.
+    // Each sum is computed by one rank, and all other ranks have 0 in its place. Adding zeros changes no bit.
     static_assert(sizeof(kernels::Squares) == 2 * sizeof(double));
     updates.front().ranks->all_reduce(of_pieces.data(), of_pieces.data(), 2 * of_pieces.size(), DataType::kFloat64,
                                       ReduceOp::kSum, {.tag = "squares of blocks"});

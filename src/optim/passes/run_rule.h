@@ -16,13 +16,15 @@ namespace reigen::optim {
 using BlockWork = std::function<void(const Update&, const kernels::Block&)>;
 using BlockSums = std::function<kernels::Squares(const Update&, const kernels::Block&)>;
 
-// On the host: both functions run work(update, block) for each block in this rank's share. sums_of_blocks() returns the
-// sums of every update, including the blocks in the shares of other ranks.
+// For parameters on the host: for_each_block() and sums_of_blocks() run work(update, block) for each block in this
+// rank's share. sums_of_blocks() also returns the sums of every update, which include the blocks in the shares of other
+// ranks.
 void for_each_block(const std::vector<Update>& updates, const BlockWork& work);
 std::vector<kernels::Squares> sums_of_blocks(const std::vector<Update>& updates, const BlockSums& work);
 
-// On a GPU: own_block() returns this rank's share of the parameter. note_not_finite() sets Update::not_finite if a
-// gradient is not finite. add_up() returns the sums of every update, including the chunks in the shares of other ranks.
+// For parameters on a GPU: own_block() returns this rank's share of the parameter. note_not_finite() sets
+// Update::not_finite if a gradient is not finite. add_up() returns the sums of every update, which include the chunks
+// in the shares of other ranks.
 kernels::Block own_block(const Update& update);
 void note_not_finite(const std::vector<Update>& updates);
 std::vector<kernels::Squares> add_up(const std::vector<Update>& updates,
@@ -74,9 +76,9 @@ void apply_rule(const std::vector<Update>& updates, const StepOf& step_of) {
   });
 }
 
-// As apply_rule(), for a rule that gives sums of squares. Returns the sums of every update, added in the order of its
-// blocks. The sums include the blocks of the other ranks. If needs(update) is false, the caller does not use the sums
-// of this update, and the host does not compute them.
+// Does the same as apply_rule() for a rule that gives sums of squares. Returns the sums of every update, added in the
+// order of its blocks. The sums include the blocks of the other ranks. If needs(update) is false, the caller does not
+// use the sums of this update, and the host does not compute them.
 template <kernels::Rule kRule, class StepOf, class Needs>
 std::vector<kernels::Squares> sums_of_rule(const std::vector<Update>& updates, const StepOf& step_of,
                                            const Needs& needs) {

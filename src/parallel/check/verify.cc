@@ -254,7 +254,7 @@ VerifyReport verify(torch::nn::Module& model, const Communicator& communicator, 
     parallel.after_step();
     compare(alone[static_cast<std::size_t>(i)], now, i + 1, tolerance, mine);
   }
-  parallel.settle();  // applies changes that are still in flight
+  parallel.settle();  // applies changes of weights that are still in flight
 
   std::vector<Finding> all(static_cast<std::size_t>(size));
   world.all_gather(&mine, all.data(), sizeof mine, DataType::kUint8, {.tag = "what was verified"});

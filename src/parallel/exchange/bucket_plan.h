@@ -33,8 +33,8 @@ struct BucketPlan {
 // that sending starts soon.
 std::vector<BucketPlan> plan_buckets(const std::vector<ParameterPlace>& order, std::size_t limit, std::size_t small);
 
-// Returns one bucket for each range. A range is complete when its last parameter in `order` is; the buckets are in the
-// order in which their ranges are complete.
+// Returns one bucket for each range. A range is complete when the gradient of its last parameter in `order` is
+// complete. The buckets are in the order in which their ranges are complete.
 std::vector<BucketPlan> plan_ranges(const std::vector<ParameterPlace>& order);
 
 }  // namespace reigen::parallel

@@ -25,8 +25,8 @@ class BucketQueue {
   struct Bucket {
     std::vector<std::size_t> parameters = {};
     std::uint64_t bytes = 0;  // size of its gradients
-    std::string first = {};   // the bucket's first and last parameter in memory, by name
-    std::string last = {};
+    std::string first = {};   // name of the bucket's first parameter in memory
+    std::string last = {};    // name of the bucket's last parameter in memory
     std::string label = {};   // "step 7 bucket 0"
     std::string tag = {};     // the label; in the first bucket also a hash of weights (weight_sample.h)
     std::size_t pending = 0;  // number of parameters whose gradients are not ready

@@ -85,7 +85,7 @@ class Exchange {
   virtual bool is_under_way() const = 0;
   virtual std::uint64_t bytes_given() const = 0;
   virtual std::size_t bucket_count() const { return 0; }
-  virtual const std::vector<BucketTimes>& bucket_times() const = 0;  // of the current round, or else of the last round
+  virtual const std::vector<BucketTimes>& bucket_times() const = 0;  // of this round; between rounds, of the last round
   // How many memory blocks were allocated so far for gradients that are sent.
   virtual std::int64_t allocations() const { return 0; }
   // How long this rank has waited so far in the backward of this round.

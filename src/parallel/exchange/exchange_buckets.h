@@ -2,10 +2,10 @@
 // while backward runs.
 //
 // Every parameter has a slot for its gradient in the gradient buffer of its flat range. The spare element after the
-// slot is a flag: whether this rank has a gradient of the parameter. take() moves a gradient into its slot. When the
-// last gradient of a bucket is ready, the exchange gives the bucket to the strategy. The strategy combines the bucket
-// with the same bucket of the other ranks, and sends the flags with it if it can (keeps_zeros()). If a gradient is
-// missing at the end of backward, its slot is filled with zeros.
+// slot is a flag that says whether this rank has a gradient of the parameter. take() moves a gradient into its slot.
+// When the last gradient of a bucket is ready, the exchange gives the bucket to the strategy. The strategy combines the
+// bucket with the same bucket of the other ranks, and sends the flags with it if it can (keeps_zeros()). If a gradient
+// is missing at the end of backward, its slot is filled with zeros.
 //
 // The host writes and reads the flags, and it does not access the memory of a GPU. So flags of gradients on a GPU are
 // sent in a call of their own, on memory of the host (gradient_flags.h). If the strategy cannot send the flags, they
@@ -32,7 +32,7 @@ namespace reigen::parallel {
 
 struct BucketOptions {
   double megabytes = 25;
-  bool overlap = true;  // false: one bucket for each flat range, sent after backward
+  bool overlap = true;  // if false, each flat range is one bucket, which is sent after backward
 };
 
 class ExchangeBuckets final : public Exchange {

@@ -11,7 +11,7 @@
 
 namespace reigen::parallel {
 
-// From now on backward may write gradients into spare blocks.
+// From now on backward may write gradients directly into spare blocks, which other ranks can read (spare_blocks.h).
 void ExchangeInStep::begin_forward() {
   if (!at::GradMode::is_enabled()) return;
   for (const ParameterRange& range : trained_.ranges) {

@@ -1,5 +1,5 @@
-// The exchange without calls on gradients. Each rank's gradients lie in memory that all ranks of the machine can read.
-// In its optimizer step each rank averages its share of all ranks' gradients (tensor/flat/gradient_rows.h). After
+// The exchange that sends no gradients. Each rank's gradients lie in memory that all ranks of the machine can read. In
+// its optimizer step each rank averages its share of all ranks' gradients (tensor/flat/gradient_rows.h). After
 // backward the ranks send each other the places where their gradients lie. In this call the ranks wait for each other.
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once

@@ -15,7 +15,7 @@
 // start sums and gathers in the same order. If weights are not gathered, the hook of the range's last gradient may
 // start the sum too.
 //
-// After the round `.grad` is a mark that stands for the mean (tensor/flat/gradient_share.h).
+// After the round `.grad` is a mark: a placeholder tensor that stands for the mean (tensor/flat/gradient_share.h).
 //
 // Thread rule: one thread at a time, the one that runs backward.
 #pragma once
@@ -45,8 +45,8 @@ struct ShareOptions {
   std::shared_ptr<UnitWatch> units = {};    // null if there are no units
   std::vector<std::size_t> unit_of = {};    // unit of each range; units->size() stands for "no unit"
   bool starts_in_hooks = true;              // whether the hook of a range's last gradient may start the range's sum
-  bool overlap = true;                      // false: all sums start after backward
-  std::optional<at::ScalarType> type = {};  // the type in which fp32 gradients are sent; nullopt: fp32
+  bool overlap = true;                      // if false, all sums start after backward
+  std::optional<at::ScalarType> type = {};  // the type in which fp32 gradients are sent; nullopt means fp32
 };
 
 class ExchangeShares final : public Exchange {
@@ -77,7 +77,7 @@ class ExchangeShares final : public Exchange {
 
  private:
   struct Gradient {     // one per parameter
-    bool adds = false;  // its next gradient is added to the share from earlier backwards
+    bool adds = false;  // the mean of its next gradient is added to the share from earlier backwards
     bool has = false;   // this rank had a gradient in the last round
   };
   struct Sum {  // one per bucket

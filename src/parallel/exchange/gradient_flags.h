@@ -35,7 +35,7 @@ class GradientFlags {
 
   std::size_t parameters_;
   bool is_on_gpu_;
-  std::shared_ptr<void> flags_;  // a byte for each parameter; a call in flight keeps it alive, also after this object
+  std::shared_ptr<void> flags_;  // a byte for each parameter; a call in flight keeps it alive even without this object
   Work work_;
 };
 

@@ -66,8 +66,8 @@ nn::Carry UnitWatch::run(std::size_t unit, const nn::Carry& input, const nn::Uni
   const std::size_t begin = order_.begin_call();
   nn::Carry output = inner(input);
   const std::size_t end = order_.end_call();
-  // The node owns the micro-batch, and order_ has a weak pointer to it. So order_ finds the micro-batch as long as its
-  // graph lives.
+  // The graph node at the end of the call owns the micro-batch, and order_ has a weak pointer to the micro-batch. So
+  // order_ finds the micro-batch as long as its graph lives.
   CallEnd ended = with_end(input, std::move(output), [weak = weak_from_this(), micro_batch, unit, end] {
     if (const auto self = weak.lock()) self->enter(unit, end);
   });

@@ -31,8 +31,8 @@ class UnitWatch : public std::enable_shared_from_this<UnitWatch> {
   // Removes on_enter. The units run as they did before attach().
   void detach();
 
-  // Call it when a forward of the model begins, unless backward computes this forward again. The forward is the next
-  // micro-batch.
+  // Call it when a forward of the model begins, unless backward computes this forward again. Each such forward counts
+  // as one micro-batch.
   void begin_forward();
   // Call it when a backward is over.
   void end_backward();

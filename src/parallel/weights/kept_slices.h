@@ -23,7 +23,7 @@ namespace reigen::parallel {
 class KeptSlices {
  public:
   // Makes groups of `ranks` consecutive ranks; world.size() is a multiple of `ranks`. `flats`: the number of flat
-  // ranges. Collective.
+  // ranges (buffers that each contain several weights). Collective.
   KeptSlices(const Communicator& world, int ranks, std::size_t flats);
 
   // Keeps a copy of this rank's slice of the values, converted to `type`. `generation`: a number that changes with each

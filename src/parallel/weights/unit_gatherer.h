@@ -1,11 +1,11 @@
 // Gathers weights of which each rank has only its share (RangeValues::whole()), so that they are whole while a unit
 // computes with them.
 //
-// A unit's weights are gathered before its forward and, if they were freed since, before its backward. While the unit
-// computes, the gather of the next unit is already in flight. In backward the next unit is the unit before it. The
-// weights are freed after the forward, and again when backward has passed the unit (unit_watch.h). Weights that belong
-// to no unit, or to several, are gathered with the first forward and remain in memory until their values change,
-// because a second backward may need them.
+// A unit's weights are gathered before its forward, and usually freed after the forward. Then they are gathered again
+// before the unit's backward. They are freed when backward has passed the unit (unit_watch.h). While a unit computes,
+// the gather of the next unit is already in flight. In backward, the next unit is the preceding unit of the model.
+// Weights that belong to no unit, or to several, are gathered with the first forward and remain in memory until their
+// values change, because a second backward may need them.
 //
 // Weights may be sent in 16 bits (GatherOptions::type); the receiver converts them back to fp32. Between forward and
 // backward, small groups of ranks may keep a unit's weights divided among them (GatherOptions::keepers, kept_slices.h).
@@ -36,8 +36,8 @@ namespace reigen::parallel {
 
 struct GatherOptions {
   bool release_after_forward = true;
-  int keepers = 0;                          // ranks in a group that keeps a unit's weights; 0: no group does
-  std::optional<at::ScalarType> type = {};  // the type in which fp32 values are sent; nullopt: fp32
+  int keepers = 0;                          // ranks in each group that keeps a unit's weights; 0 means no such groups
+  std::optional<at::ScalarType> type = {};  // the type in which fp32 values are sent; nullopt means fp32
 };
 
 class UnitGatherer final : public Weights, public std::enable_shared_from_this<UnitGatherer> {
@@ -69,7 +69,7 @@ class UnitGatherer final : public Weights, public std::enable_shared_from_this<U
     std::shared_ptr<void> memory;
     Work work;
   };
-  struct Part {  // the ranges of one unit, or of no unit
+  struct Part {  // the flat ranges of one unit, or the flat ranges that belong to no unit
     std::string name;
     std::vector<std::size_t> ranges;
     std::vector<Coming> coming;

@@ -312,8 +312,8 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
     (range.trainable ? ranges_ : frozen_).push_back(make_range(range, parameters, packing));
     (range.trainable ? units_ : units_of_frozen).push_back(range.unit);
   }
-  // Optimizers keep the resource alive. If no range is divided, optimizers need no group, so the resource must not keep
-  // the group alive.
+  // Optimizers keep the resource alive, and the resource keeps the group of ranks alive. If no range is divided,
+  // optimizers need no group, so the resource drops it.
   const auto divided = [](const ParameterRange& range) { return range.is_divided(); };
   if (std::none_of(ranges_.begin(), ranges_.end(), divided)) packing.resource->leave();
   units_.insert(units_.end(), units_of_frozen.begin(), units_of_frozen.end());

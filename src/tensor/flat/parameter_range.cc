@@ -46,7 +46,8 @@ ParameterRange::ParameterRange(Memory memory, std::vector<Segment> segments) : e
   for (const Segment& segment : segments) {
     REIGEN_ASSERT(segment.offset >= 0 && segment.offset + segment.numel < gradients().numel(),
                   "segment {} ends at {} of {}", segment.name, segment.offset + segment.numel, gradients().numel());
-    // The slots are detached, because Optimizer::zero_grad(false) refuses gradients that are autograd views.
+    // The slots, which are the places of the gradients, are detached, because Optimizer::zero_grad(false) refuses
+    // gradients that are autograd views.
     slots->push_back(flat.narrow(0, segment.offset, segment.numel).view(segment.shape).detach());
     if (share()) share()->add_mark(segment.shape);
   }

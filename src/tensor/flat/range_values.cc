@@ -42,8 +42,8 @@ class CommonValues final : public RangeValues {
   bool is_unmodified() const override { return digest_of_begins() == noted_; }
 
  private:
-  // A digest of the first cache line of every parameter. A step of an optimizer changes some of these lines, and so the
-  // digest.
+  // A digest of the first cache line of every parameter. A step of an optimizer changes some of these lines, so it
+  // changes the digest.
   std::uint64_t digest_of_begins() const {
     constexpr std::size_t kLine = 64;
     const auto* const values = static_cast<const std::byte*>(values_.const_data_ptr());

@@ -11,7 +11,8 @@ namespace reigen::tensor {
 
 namespace {
 
-// What the storage of a TransientFlat owns while there is memory. The deleter end_memory() marks such a storage.
+// What the storage of a TransientFlat owns while the tensor has memory. is_transient() recognises such a storage by its
+// deleter, end_memory().
 struct Lent {
   std::shared_ptr<void> memory;
   std::weak_ptr<void> owner;
@@ -63,7 +64,7 @@ void TransientFlat::point_to_nothing() {
   point_to(flat_.is_cpu() ? away_data(away_) : c10::DataPtr(nullptr, flat_.device()));
 }
 
-// The storage owns the memory: a tensor that outlives this object keeps the memory that it points to.
+// The storage owns the memory, so a tensor that outlives this object keeps the memory that it points to.
 void TransientFlat::point_to(c10::DataPtr data) {
   flat_.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(data));
 }

@@ -7,11 +7,11 @@
 //   loss.backward();
 //   bytes.peak();                                      // the largest live() so far
 //
-// It counts the memory that LibTorch requests for CPU tensors on this thread while a CountedBytes lives. Memory that
-// was requested in that time counts until it is freed, on whichever thread. A backward on the CPU runs on the thread
+// A CountedBytes counts the memory that LibTorch requests for CPU tensors on its thread while the object lives. Memory
+// that was requested in that time counts until any thread frees it. A backward on the CPU runs on the thread
 // that called it, so its memory counts too. Memory that does not come from LibTorch's allocator (weights that ranks
 // share, gathered units) does not count.
-// Thread rule: one thread, and one CountedBytes at a time on it.
+// Thread rule: a CountedBytes belongs to one thread. A thread has at most one CountedBytes at a time.
 #pragma once
 
 #include <cstdint>

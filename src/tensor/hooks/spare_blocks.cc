@@ -14,10 +14,11 @@
 namespace reigen::tensor {
 namespace {
 
-// The lent blocks, by address. Code that allocates memory without a tensor frees it by its address alone.
+// The blocks that are lent, by address. The address is the key, because code that allocates memory without a tensor
+// frees the memory by its address alone.
 class Loans {
  public:
-  // `flat` keeps the memory until the tensor that was made in it dies.
+  // `flat` is the block. It keeps the block's memory until the tensor that was made in the block dies.
   void begin(void* data, at::Tensor flat) {
     const std::lock_guard lock(mutex_);
     loans_.emplace(data, std::move(flat));
@@ -48,7 +49,7 @@ class Loans {
   std::atomic<std::size_t> count_ = 0;
 };
 
-// Never destroyed, like the allocator: tensors may be made and die as long as the process lives.
+// Never destroyed, because tensors may be made and die as long as the process lives.
 Loans* const loans = new Loans;
 
 void end_loan(void* data) { loans->end(data); }
@@ -62,7 +63,7 @@ struct Lenders {
 };
 thread_local Lenders lenders;
 
-// Answers requests with lent blocks if it can, and passes the other requests on to LibTorch's allocator.
+// Answers a request with a spare block if one fits, and passes all other requests on to LibTorch's allocator.
 class LendingAllocator final : public c10::Allocator {
  public:
   explicit LendingAllocator(c10::Allocator* inner) : inner_(inner) {}
@@ -95,7 +96,7 @@ class LendingAllocator final : public c10::Allocator {
 // Never destroyed, because tensors may be made as long as the process lives.
 LendingAllocator* const allocator = new LendingAllocator(c10::GetCPUAllocator());
 
-// Frees memory that has no DataPtr: LibTorch's convolutions allocate such memory.
+// Frees memory that has no DataPtr. LibTorch's convolutions allocate such memory.
 void LendingAllocator::free_raw(void* data) {
   if (!loans->end(data)) allocator->inner()->raw_deleter()(data);
 }

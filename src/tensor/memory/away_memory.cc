@@ -15,7 +15,8 @@
 namespace reigen::tensor {
 namespace {
 
-// The kernel lets a process have some 65,000 mappings, so large areas are made of large mappings.
+// An area consists of mappings of kSmall bytes each, or of kLarge bytes each if the area has kLargeFrom bytes or more.
+// Large areas need large mappings, because the kernel lets a process have only some 65,000 mappings.
 constexpr std::size_t kSmall = std::size_t{2} << 20;
 constexpr std::size_t kLarge = std::size_t{64} << 20;
 constexpr std::size_t kLargeFrom = std::size_t{1} << 30;

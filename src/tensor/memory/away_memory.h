@@ -1,5 +1,6 @@
 // Makes areas of address space without memory of their own, terabytes if need be. All areas together take at most 66
-// MiB of memory. Reading an area gives NaN in every floating-point type, and writing to an area ends the program.
+// MiB of memory. Reading an area gives NaN in every floating-point type, and writing to an area ends the program. The
+// memory of a CPU tensor is away if the tensor lies in such an area.
 // Thread rule: any thread.
 #pragma once
 
@@ -11,11 +12,11 @@
 
 namespace reigen::tensor {
 
-// Returns such an area, or null for 0 bytes.
+// Returns an area of `bytes` bytes, or null for 0 bytes.
 std::shared_ptr<void> away_memory(std::size_t bytes);
 
 // Makes the data pointer of a storage whose memory is away. is_away() is true for the tensors of this storage.
-// `memory`: the result of away_memory().
+// `memory` is the result of away_memory().
 c10::DataPtr away_data(std::shared_ptr<void> memory);
 
 // A contiguous CPU tensor whose memory is all away, until it is given other memory (set_data).

@@ -19,8 +19,8 @@ namespace reigen::tensor {
 at::Tensor disk_tensor(std::int64_t count, at::ScalarType type, const std::filesystem::path& directory,
                        std::int64_t first, std::int64_t last);
 
-// Does the same with one file that all ranks map, and allocates disk blocks for all elements. The ranks must be on one
-// machine. Collective; a failure on one rank is thrown on all ranks.
+// Does the same as disk_tensor() with one file that all ranks map, and allocates disk blocks for all elements. The
+// ranks must be on one machine. Collective; a failure on one rank is thrown on all ranks.
 at::Tensor common_disk_tensor(const Communicator& ranks, std::int64_t count, at::ScalarType type,
                               const std::filesystem::path& directory);
 

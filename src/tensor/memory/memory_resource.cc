@@ -21,8 +21,8 @@ at::Tensor MemoryResource::make(const FlatBuffer& buffer) {
   return is_part ? lazy_tensor(buffer.count, buffer.type) : at::zeros({buffer.count}, buffer.type);
 }
 
-// If the group does not carry the GPU's memory, it has only one rank, because data_parallel() refuses several ranks
-// then. One rank sends nothing, so the buffer need not be from the group.
+// If the calls of the group cannot use the GPU's memory, the group has only one rank, because data_parallel() refuses
+// such a group of several ranks. One rank sends nothing, so the buffer need not be from the group.
 at::Tensor MemoryResource::make_on_gpu(const FlatBuffer& buffer) {
   REIGEN_CHECK(!buffer.residence.is_common, "[flat_parameters] ranks cannot have common memory on {} yet", gpu_.str());
   if (buffer.travels && !ranks_.device().is_cpu()) return shared_tensor(ranks_, buffer.count, buffer.type, gpu_);

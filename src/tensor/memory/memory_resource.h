@@ -32,7 +32,7 @@ struct FlatBuffer {
 
 class MemoryResource {
  public:
-  // `directory`: the folder for the files of Medium::kDisk. `gpu`: the device of Medium::kDevice.
+  // `directory` is the folder for the files of Medium::kDisk. `gpu` is the device of Medium::kDevice.
   MemoryResource(Communicator ranks, std::filesystem::path directory, const at::Device& gpu = at::kCPU)
       : ranks_(std::move(ranks)), directory_(std::move(directory)), gpu_(gpu) {}
 

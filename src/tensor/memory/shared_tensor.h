@@ -9,8 +9,9 @@
 
 namespace reigen::tensor {
 
-// A one-dimensional tensor of zeros, in memory from Communicator::allocate. For a tensor on a GPU `world` must carry
-// the GPU's memory. When the last tensor over this memory is destroyed, the host waits for the GPU.
+// A one-dimensional tensor of zeros, in memory from Communicator::allocate. For a tensor on a GPU, calls of `world`
+// must be possible on the GPU's memory (Communicator::device()). When the last tensor over this memory is destroyed,
+// the host waits for the GPU.
 at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type,
                          const at::Device& device = at::kCPU);
 

@@ -90,8 +90,8 @@ void Checkpoints::look_at_room() {
 
 void Checkpoints::require_finite() { checked_state(); }
 
-// Returns the state after a check that it is finite. Other states must not replace an older checkpoint. Parameters and
-// buffers that the model does not train may be infinite on purpose, for example masks.
+// Returns the state after a check that it is finite. A state that is not finite must not replace an older checkpoint.
+// Parameters and buffers that the model does not train may be infinite on purpose, for example masks.
 Checkpoints::State Checkpoints::checked_state() {
   model_.settle();
   State now = state();
@@ -121,7 +121,7 @@ void Checkpoints::open() {
   saver_.emplace(folder(), run_.world,
                  checkpoint::SaverOptions{.keep = run_.config.checkpoint.keep,
                                           .asynchronous = run_.config.checkpoint.asynchronous,
-                                          .warns_without_locks = false});  // the run directory's lock has warned
+                                          .warns_without_locks = false});  // RunDirectory warns already
 }
 
 void Checkpoints::prepare() {
@@ -143,8 +143,8 @@ void Checkpoints::save() {
   if (asynchronous && should_give_up()) give_up_();
   asked_ = run_.done;
   try {
-    // If rank 0 cannot write the lines of the steps, every rank throws its error and no checkpoint is made: a run that
-    // is resumed from a checkpoint needs the lines of the steps before it.
+    // If rank 0 cannot write the lines of the steps, every rank throws its error and no checkpoint is made, because a
+    // run that is resumed from a checkpoint needs the lines of the steps before it.
     comm::attempt_first(run_.world, "lines of steps", [&] {
       lines_.flush();
       return std::string();
@@ -218,7 +218,7 @@ void Checkpoints::save_last_in_little_room() {
   run_.say(fmt::format("note: older checkpoints (of steps {}) are deleted, to make room for the last", gone));
   std::error_code unknown;
   const bool is_gone = run_.is_first() && saved_ > 0 && !fs::exists(last(), unknown) && !unknown;
-  if (!share_text(run_.world, is_gone ? "gone" : "").empty()) saved_ = -1;  // else messages would name this one
+  if (!share_text(run_.world, is_gone ? "gone" : "").empty()) saved_ = -1;  // no message may name this checkpoint
   save();
   wait();
 }

@@ -1,11 +1,11 @@
 // Saves the checkpoints of a run, and decides what happens if the disk refuses them.
 //
-// A failed save causes only a warning: the checkpoint before it is still whole, and the disk may recover. After three
-// failures in a row for other reasons than lack of room, the run gives up. If only room is lacking, the run goes on,
-// because the files that it writes at its end need less room than a checkpoint. Every rank counts the same failures, so
-// all ranks give up together.
+// A failed save causes only a warning, because the checkpoint before it is still whole, and the disk may recover. After
+// three failures in a row for other reasons than lack of room, the run gives up. If only room is lacking, the run goes
+// on, because the files that it writes at its end need less room than a checkpoint. Every rank counts the same
+// failures, so all ranks give up together.
 //
-// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
+// Thread rule: used only by its rank's thread. All ranks call the functions marked "Collective", in the same order.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace reigen::train {
 
 class Checkpoints {
  public:
-  // `give_up`: the function to be called on every rank if saves keep failing in the middle of a run. It must throw.
+  // `give_up` is called on every rank if saves keep failing in the middle of a run. It must throw.
   Checkpoints(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
               std::function<void()> give_up);
 
@@ -59,8 +59,8 @@ class Checkpoints {
 
   std::int64_t saved() const { return saved_; }            // step of the newest whole checkpoint; -1 if there is none
   std::int64_t asked_to_save() const { return asked_; }    // step of the newest save that has begun
-  bool lacks_room() const { return lacks_room_; }          // the newest save failed for lack of room
-  int failed_in_a_row() const { return failed_; }          // failures in a row for other reasons than room
+  bool lacks_room() const { return lacks_room_; }          // whether the newest save failed for lack of room
+  int failed_in_a_row() const { return failed_; }          // failed saves in a row, without those for lack of room
   const std::string& why_not() const { return why_not_; }  // the error of the newest save that failed
   std::filesystem::path last() const;                      // the newest whole checkpoint
   std::filesystem::path folder() const { return files_.directory() / "checkpoints"; }

@@ -15,8 +15,8 @@ namespace reigen::train {
 namespace {
 
 struct Line {
-  std::int64_t step = 0;    // 0: the line has no step
-  bool is_of_step = false;  // true: the line of a step; false: the line of a validation
+  std::int64_t step = 0;    // 0 means that the line has no step
+  bool is_of_step = false;  // true for the line of a step, false for the line of a validation
 };
 
 Line line_in(std::string_view text) {

@@ -1,6 +1,6 @@
 // Writes model.safetensors, the trained weights, and model_ema.safetensors, their moving average, at the end of a run.
 // Each is one file, even if ranks hold parts of the weights.
-// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
+// Thread rule: used only by its rank's thread. All ranks call the functions marked "Collective", in the same order.
 #pragma once
 
 #include <filesystem>

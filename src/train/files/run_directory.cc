@@ -78,7 +78,7 @@ void MadeHere::note(const fs::path& path) {
 void MadeHere::make_folder(const fs::path& path) {
   std::error_code error;
   if (path.empty() || fs::is_directory(path, error)) return;
-  const fs::path place = path.has_filename() ? path : path.parent_path();  // with a slash, is_link() follows a link
+  const fs::path place = path.has_filename() ? path : path.parent_path();  // with a final slash, is_link() follows it
   if (is_link(place)) {
     throw IoError(
         Report{.what = fmt::format("{} is to be a directory", place.string()),

@@ -13,7 +13,7 @@
 namespace reigen::train {
 
 // The folders and files that a start created. Unless keep() is called, the destructor removes them, the newest first.
-// It does not remove folders that are not empty, and paths at which there is another file by now.
+// It does not remove folders that are not empty, and paths at which there is a different file by now.
 class MadeHere {
  public:
   MadeHere() = default;

@@ -33,7 +33,7 @@ void RunFiles::find() {
     }
   });
   directory_ = share_text(run_.world, point.run_directory.string());
-  same_run_ = point.same_run || run_.rollbacks > 0;  // after a rollback too: the run remains in its own directory
+  same_run_ = point.same_run || run_.rollbacks > 0;  // also after a rollback, because the run keeps its directory
   unreadable_ = point.unreadable;
   for (const std::string& note : point.notes) run_.say(note);
   if (path.empty()) return;
@@ -57,7 +57,7 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   if (!run_.config.data.dump_order.empty()) {
     lines.open_order(run_.config.data.dump_order, contents.drawn_by, run_.done);
   }
-  if (found_ && run_.done >= run_.total) return;  // the run has ended: nothing may change
+  if (found_ && run_.done >= run_.total) return;  // the run has ended, so nothing may change
   Config resolved = run_.config;
   resolved.run.dir = directory_.string();
   resolved.run.resume.clear();  // resume and may_differ are options of this start, not of the run

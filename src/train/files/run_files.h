@@ -1,6 +1,6 @@
 // The directory of a run, the checkpoint from which the run is resumed, and the files that are written before the
 // first step.
-// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
+// Thread rule: used only by its rank's thread. All ranks call the functions marked "Collective", in the same order.
 #pragma once
 
 #include <filesystem>

@@ -32,7 +32,7 @@ class StepLines {
   void write(const StepMetrics& metrics, const std::string& order);
   void write(const ValidationMetrics& metrics);
   void flush();              // throws IoError
-  void flush_what_can_be();  // warns of an error: the caller is about to throw another one
+  void flush_what_can_be();  // only warns of an error, because the caller is about to throw a different error
 
  private:
   void tell_trouble();

@@ -31,7 +31,7 @@ struct Summary {
   std::string test_text = {};                                     // the score as text for people
   std::vector<std::pair<std::string, double>> test_figures = {};  // further figures of the task
   double samples_per_s = 0;                                       // samples of a step / median time of a step
-  double samples_per_s_overall = 0;                               // samples / time of all steps, also the first
+  double samples_per_s_overall = 0;                               // samples / time of all steps, including the first
   StepTime mean = {};
   double first_step_s = 0;  // from the start of the process to the end of the first optimizer step
   double wall_s = 0;        // from the start of the process to the summary

@@ -1,6 +1,6 @@
 // The end of a run: writes the last checkpoint, the weights and the scores. If something could not be written, throws
 // an error that names it.
-// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
+// Thread rule: used only by its rank's thread. All ranks call the functions marked "Collective", in the same order.
 #pragma once
 
 #include <filesystem>
@@ -29,8 +29,8 @@ class Ending {
          Outcome& outcome);
 
   // Collective. Saves the last checkpoint, after the last step or when the run stops. After the last step, the weights
-  // are written before the checkpoint: they need less room, and the checkpoint must not take this room. If ranks hold
-  // parts of the weights, the weights are copied from the checkpoint after it was written.
+  // are written before the checkpoint, because they need less room, and the checkpoint must not take this room. If
+  // ranks hold parts of the weights, the weights are copied from the checkpoint after it was written.
   void save_last();
   // Collective. Ends a run whose checkpoints keep failing: writes the weights and throws.
   void give_up();
@@ -42,7 +42,7 @@ class Ending {
 
   // The scores that finish() has computed; not set before finish().
   const std::optional<Scores>& test() const { return test_; }
-  // Call it at the end of the process's first step: notes the time since the process started.
+  // Notes the time since the process started. Call it at the end of the process's first step.
   void note_first_step();
 
  private:

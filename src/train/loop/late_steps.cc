@@ -9,7 +9,8 @@ namespace reigen::train {
 
 namespace {
 
-constexpr std::size_t kSums = 3;  // loss, ranks that request a stop, ranks whose gradients are not finite
+// Three numbers are added up: the loss, the ranks that request a stop, and the ranks whose gradients are not finite.
+constexpr std::size_t kSums = 3;
 
 }  // namespace
 

@@ -6,8 +6,8 @@
 // gradients of a step are not finite, neither this step nor the steps after it change the weights (optim::DeviceNorm).
 // So the weights are still those of this step when the host reads its numbers. There is one exception: a step whose
 // loss is not finite, but whose gradients are finite, has changed the weights.
-// Thread rule: used only by the thread of its rank. Every rank must call functions marked "Collective" at the same
-// place.
+// Thread rule: used only by the thread of its rank. All ranks call the functions marked "Collective", in the same
+// order.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class LateSteps {
 
   // Collective. Call it after all work of the step was enqueued and the step was counted. Finishes older steps.
   void add(Losses::Noted noted, const OwnLoss& own, const data::Batch& batch);
-  // As add(), for a step whose batch is left out. Such a step has no numbers to read.
+  // Does the same as add() for a step whose batch is left out. Such a step has no numbers to read.
   void add_left_out(Losses::Noted noted);
   // Collective. Finishes all steps. Does nothing if there are none.
   void finish();

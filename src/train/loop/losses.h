@@ -1,8 +1,7 @@
-// Adds up the losses of all ranks in each step. With some strategies each rank steps with its own gradients. Then the
-// losses of several steps are added up together, so that no rank waits for another in each step. Rank 0 writes and
-// shows the losses.
-// Thread rule: used only by the thread of its rank. Every rank must call functions marked "Collective" at the same
-// place.
+// Adds up the losses of all ranks in each step. With some strategies each rank steps with its own gradients. Then one
+// call adds up the losses of several steps, so that the ranks do not wait for each other in each step. Rank 0 writes
+// and shows the losses. Thread rule: used only by the thread of its rank. All ranks call the functions marked
+// "Collective", in the same order.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +33,7 @@ class Losses {
   double add_up(double sum, Optimization::Gradients& gradients, const data::Batch& batch);
 
   struct Step {
-    double loss = 0;  // the loss of the global batch, or this rank's sum over its terms if losses are added up late
+    double loss = 0;  // the loss of the global batch; this rank's sum over its terms if each rank has own gradients
     std::optional<double> grad_norm = {};
     bool skipped = false;
   };
@@ -52,8 +51,8 @@ class Losses {
   void note(Noted one);
   // Writes and shows the loss of a step. `one.loss` must be the loss of the global batch.
   void record(Noted& one);
-  // Collective. Adds up the losses that were noted after the last call. Does nothing if losses are added up in each
-  // step.
+  // Collective. Adds up over all ranks the losses of the steps that note() has kept, and writes and shows them. Does
+  // nothing if note() has kept none.
   void add_up_late();
 
  private:

@@ -124,7 +124,7 @@ FitResult Trainer::Impl::fit() {
   result.steps = run.done;
   result.stopped = run.stop && run.done < run.total;
   if (result.stopped) {
-    if (checkpoints.saved() != run.done) ending.require_complete();  // else the run can be resumed: a warning is enough
+    if (checkpoints.saved() != run.done) ending.require_complete();  // else the run can be resumed
     run.say(fmt::format("stopped after step {} of {} as asked; checkpoint in {}", run.done, run.total,
                         checkpoints.folder().string()));
     const std::string directory = base::quote_shell(result.directory.string());

@@ -50,12 +50,13 @@ Scores Validation::score_all(bool may_end) {
     sum.loss_sum += scores.loss_sum;
     if (scores.correct) sum.correct = sum.correct.value_or(0) + *scores.correct;
     sum.count += scores.count;
-    const bool is_last = call + 1 == count;  // after the last call the score is complete, and is used
+    const bool is_last = call + 1 == count;  // after the last forward the score is complete, so it is used
     ends = may_end && !is_last && call % kCallsTogether == kCallsTogether - 1 && hears_of_stop();
   }
   module.train(was_training);
   if (averaged) averaged->end();
-  // A rank without a sample does not know whether the task has an accuracy. The last of the four sums tells it.
+  // A rank without a sample does not know whether the task has an accuracy. The last of the four sums says whether it
+  // has one.
   double sums[4] = {sum.loss_sum, static_cast<double>(sum.correct.value_or(0)), static_cast<double>(sum.count),
                     sum.correct ? 1.0 : 0.0};
   run_.world.all_reduce(sums, sums, 4, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"});

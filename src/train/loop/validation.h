@@ -1,5 +1,5 @@
 // Computes the score of the model over its test data.
-// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
+// Thread rule: used only by its rank's thread. All ranks call the functions marked "Collective", in the same order.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class Validation {
   Validation(Run& run, RunData& data, TrainedModel& model, StepLines& lines)
       : run_(run), data_(data), model_(model), lines_(lines) {}
 
-  // Collective. The score over all test samples. Each sample is counted once: every rank scores its share. Uses the
-  // average of the weights if there is one.
+  // Collective. The score over all test samples. Each sample is counted once, because every rank scores its share. Uses
+  // the average of the weights if there is one.
   Scores score() { return score_all(false); }
   // Collective. Scores the model in the middle of a run, shows the score to the user and writes it to metrics.jsonl.
   // Stops early if a rank requests a stop. A scheduler may send its signal only two minutes before it ends the job, and

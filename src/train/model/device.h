@@ -15,10 +15,10 @@ namespace reigen::train {
 // Reigen's kernels and a GPU are there, else "cpu". Other options do not change.
 TrainConfig with_device_chosen(TrainConfig config);
 
-// Collective. Returns the device on which this rank computes: the CPU, or the GPU whose memory the rank's group
-// carries. train.device decides which; with "auto" it is the device of the group. Throws InvalidArgument (exit code 78,
-// is_common()) if train.device asks for a GPU and the group has no GPU or another GPU, BackendError if LibTorch's
-// library for CUDA cannot be opened, and the errors of device::require_usable().
+// Collective. Returns the device on which this rank computes: the CPU, or the GPU of the rank's group
+// (Communicator::device()). train.device decides which; with "auto" it is the device of the group. Throws
+// InvalidArgument (exit code 78, is_common()) if train.device asks for a GPU and the group has none or a different one,
+// BackendError if LibTorch's library for CUDA cannot be opened, and the errors of device::require_usable().
 at::Device device_of(const TrainConfig& config, const Communicator& world);
 
 // The memory that is free on the device.

@@ -27,8 +27,8 @@ struct Here {
 
 struct Need {
   parallel::LayoutInputs inputs;
-  bool copies = false;   // true: copies of the tensors that a rank writes to a checkpoint count
-  bool adds_up = false;  // true: whole gradients that are kept between micro-batches count
+  bool copies = false;   // whether copies of the tensors that a rank writes to a checkpoint count
+  bool adds_up = false;  // whether whole gradients that are kept between micro-batches count
 
   std::int64_t of(const Here& here) const { return of(inputs.choose(), here); }
   std::int64_t of(const layout::Layout& layout, const Here& here) const {

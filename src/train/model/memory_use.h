@@ -37,10 +37,11 @@ MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataPara
 // Collective. Returns the values of all ranks on every rank.
 MemoryReport gather_memory(const MemoryUse& own, const MemoryUse& formula, const Communicator& world);
 
-// The peak resident memory of this process (VmHWM); 0 if the kernel does not report it.
+// The peak resident memory of this process (VmHWM), or 0 if the kernel does not report it.
 std::int64_t peak_memory_bytes();
 
-// "parameters 4.6 MiB, gradients ...": for each kind of memory, the value of the rank that has the most.
+// Returns a text such as "parameters 4.6 MiB, gradients ...". For each kind of memory it has the value of the rank that
+// has the most.
 std::string to_text(const MemoryReport& report);
 
 }  // namespace reigen::train

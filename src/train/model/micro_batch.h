@@ -11,15 +11,15 @@
 namespace reigen::train {
 
 // Sets the seed of LibTorch's generator for step run.done + 1. The model's random numbers (dropout) are then a function
-// of seed, rank and step, so checkpoints need no generator state. Ranks that are threads share one generator, so in
-// this case no seed is set.
+// of seed, rank and step, so checkpoints need no generator state. Ranks that are threads share one generator, so no
+// seed is set for them.
 void seed_step(const Run& run, std::int64_t done);
 
 // Returns the mean loss over the terms of the micro-batch. If this rank has no sample, the forward uses a stand-in
 // sample of weight 0.
 at::Tensor loss_of(Run& run, const data::MicroBatch& part);
 
-// Calls backward on `mean` times the weight of the micro-batch in the batch, times the loss scale. `mean`: the result
+// Calls backward on `mean` times the weight of the micro-batch in the batch, times the loss scale. `mean` is the result
 // of loss_of().
 void backward(TrainedModel& model, const at::Tensor& mean, const data::MicroBatch& part);
 

@@ -98,7 +98,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
   return optimizer;
 }
 
-// Whether the optimizer steps in one pass. LARS and LAMB do not: they need the norms of a layer before its step.
+// Whether the optimizer steps in one pass. LARS and LAMB do not, because they need the norms of a layer before its
+// step.
 bool steps_in_one_pass(const OptimConfig& config) {
   bool in_one_pass = true;
   config.rule.visit([&](const auto& options) {

@@ -51,18 +51,18 @@ class Optimization {
   // a step may be skipped, the optimizer needs norms on the host, a loss scale is used, or each rank steps with its own
   // gradients.
   bool reads_late() const { return norm_.has_value(); }
-  // With reads_late(): the values of optim::DeviceNorm after look().
+  // The values of optim::DeviceNorm after look(). Only for use if reads_late() is true.
   const at::Tensor& late_values() const { return norm_->values(); }
 
   // The loss on which backward is to be called: with train.precision fp16 it is multiplied by the loss scale.
   at::Tensor scaled(const at::Tensor& loss) const;
 
-  // Makes the optimizer's step, drops the gradients, and updates the average of the weights. `done`: the number of
-  // steps before this one. `gradients`: the result of look(). With a loss scale, gradients that overflowed are dropped
-  // without a step. Returns the norm of the gradients, if it is known. If the returned `finite` is false, the step has
-  // made weights that are not finite, and the gradients are not dropped. If ranks step with different gradients and a
-  // loss scale, the ranks of the group `agree` skip a step together. `agree` is null if all ranks have the same
-  // gradients.
+  // Makes the optimizer's step, drops the gradients, and updates the average of the weights. `done` is the number of
+  // steps before this one. `gradients` is the result of look(). With a loss scale, gradients that overflowed are
+  // dropped without a step. Returns the norm of the gradients, if it is known. If the returned `finite` is false, the
+  // step has made weights that are not finite, and the gradients are not dropped. If ranks step with different
+  // gradients and a loss scale, the ranks of the group `agree` skip a step together. `agree` is null if all ranks have
+  // the same gradients.
   Gradients step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
   // Replaces a step: drops the gradients.
   void leave_out() { optimizer_->zero_grad(); }

@@ -1,7 +1,7 @@
 // The model of a run with its data_parallel wrapper, its optimizer and its activation checkpointing. make() is called
 // at the start of a run and again after a rollback. Before make() the model is the task's bare module.
-// Thread rule: used only by the thread of its rank. Every rank must call functions marked "Collective" at the same
-// place.
+// Thread rule: used only by the thread of its rank. All ranks call the functions marked "Collective", in the same
+// order.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class TrainedModel {
   explicit TrainedModel(Run& run) : run_(run) {}
 
   struct Start {
-    const checkpoint::Checkpoint* from = nullptr;  // null: initial values from the seed
+    const checkpoint::Checkpoint* from = nullptr;  // null means initial values from the seed
     std::string other_strategy = {};               // why the checkpoint's strategy state does not fit; empty if it fits
     std::int64_t global_batch = 0;
     std::int64_t samples_per_step = 0;
@@ -39,13 +39,14 @@ class TrainedModel {
   bool is_made() const { return optimization_.has_value(); }
 
   torch::nn::Module& module() const { return run_.task.module(); }
-  // These functions may be called only after make().
+  // parallel() and optimization() may be called only after make().
   parallel::DataParallelBase& parallel() { return *parallel_; }
   const parallel::DataParallelBase& parallel() const { return *parallel_; }
   Optimization& optimization() { return *optimization_; }
   const Optimization& optimization() const { return *optimization_; }
 
-  // Whether each rank steps with its own gradients. In this case the losses are added up only after several steps.
+  // Whether each rank steps with its own gradients. If it does, the ranks do not add up their losses in each step. One
+  // call adds up the losses of several steps over all ranks (Losses::add_up_late()).
   bool ranks_differ() const { return parallel_ && parallel_->ranks_differ(); }
   // Whether weights are sharded over a network, so that no rank has all of them between steps.
   bool gathers() const { return parallel_ && parallel_->gathers(); }

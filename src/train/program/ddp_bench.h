@@ -30,7 +30,7 @@ void require_measurable(const Config& config);
 
 // Milliseconds of the slowest rank, as medians over rounds and steps. The computation of a step takes forward_ms +
 // backward_ms. `overlapped` and `naive` are whole steps with communication: `overlapped` sends buckets during backward,
-// `naive` sends them after it.
+// `naive` sends them after backward.
 struct DdpBenchRow {
   double bucket_mb = 0;
   std::size_t buckets = 0;

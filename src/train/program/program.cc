@@ -58,7 +58,7 @@ std::string overview() {
   return text + "\nreigen-train RECIPE --help lists its options\n";
 }
 
-// A recipe and how the user called it: a built-in recipe by its name, another recipe by its own program.
+// A recipe and how the user called it: a built-in recipe by its name, any other recipe by its own program.
 struct Program {
   const Recipe& recipe;
   Arguments options;      // the arguments after the recipe's name
@@ -135,15 +135,16 @@ std::string resume_command(const Program& program, int ranks, const std::string&
   return command;
 }
 
-// The user's environment variables that set options, "REIGEN_MODEL_DIM=64 ", without those that resume_command()
-// leaves out.
+// Returns the user's environment variables that set options, as text such as "REIGEN_MODEL_DIM=64 ". Leaves out the
+// options that resume_command() leaves out.
 std::string option_variables(const Recipe& recipe) {
   Config config = defaults_of(recipe);
   std::vector<std::string> names;
   for (const Field& field : fields(config)) {
     const std::string name = field.name();
     const bool said_anew = name == "run.dir" || name == "run.resume" || name == "data.may_differ";
-    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));  // may_differ: between ranks
+    // `field.may_differ` marks an option that may differ between ranks.
+    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));
   }
   std::string text;
   for (const auto& [name, value] : config::process_environment()) {
@@ -273,7 +274,7 @@ int run_launcher(const Program& program, int ranks) {
   return launch::run_job(job).exit_code;
 }
 
-// Refuses -n N if the launcher started another number of ranks: a process that is one rank cannot become several.
+// Refuses -n N if the launcher did not start N ranks, because a process that is one rank cannot become several.
 void require_ranks_of_launcher(std::optional<int> wanted, const launch::Environment& environment) {
   if (!wanted || *wanted == environment.world_size) return;
   const bool alone = environment.source == "none";

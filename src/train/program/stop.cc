@@ -28,7 +28,8 @@ namespace reigen::train {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kOneWish = kSecond / 2;  // SIGINTs within this time count as one; a launcher may pass one on
+// SIGINTs within this time count as one request, because a launcher may pass on a SIGINT that the rank has already got.
+constexpr std::int64_t kOneWish = kSecond / 2;
 constexpr int kStandardStreams = 3;
 
 struct Name {
@@ -45,10 +46,10 @@ constexpr std::array<Name, 7> kNames = {{{SIGINT, "INT"},
 
 // State that the signal handler uses must be global.
 std::atomic<bool> g_asked{false};
-std::atomic<std::int64_t> g_interrupted_at{0};  // time of the first SIGINT; 0: none yet
-std::atomic<std::int64_t> g_ends_at{0};         // time at which to stop without a signal; 0: never
+std::atomic<std::int64_t> g_interrupted_at{0};  // time of the first SIGINT; 0 means none yet
+std::atomic<std::int64_t> g_ends_at{0};         // time at which to stop without a signal; 0 means never
 std::atomic<bool> g_tells{false};
-std::atomic<unsigned> g_terminals{0};  // bit N: descriptor N was a terminal at the start
+std::atomic<unsigned> g_terminals{0};  // bit N is set if descriptor N was a terminal at the start
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
 std::int64_t now() {
@@ -261,7 +262,7 @@ std::vector<int> parse_stop_signals(const std::string& text) {
 
 std::chrono::milliseconds parse_stop_time(const std::string& text) {
   if (text.empty()) return std::chrono::milliseconds(0);
-  constexpr double kMost = 1e9;  // seconds: 30 years
+  constexpr double kMost = 1e9;  // in seconds: about 30 years
   const double seconds = text.find(':') == std::string::npos ? unit_seconds(text) : clock_seconds(text);
   if (!(seconds > 0) || seconds > kMost) refuse_time(text);
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));

@@ -21,7 +21,7 @@ Leaf common(Leaf error) {
   return error;
 }
 
-// Collective. Whether any rank requests a stop; all ranks get the same answer. `here`: whether this rank requests
+// Collective. Returns on all ranks whether any rank requests a stop. `here` says whether this rank requests
 // one. Costs one all_reduce of 4 bytes.
 bool any_wishes_to_stop(const Communicator& world, bool here);
 

@@ -16,7 +16,7 @@ struct Failure {
   std::string text;
   bool common = false;     // every rank has this error
   bool aftermath = false;  // a consequence of another rank's error, which that rank prints
-  int lost_rank = -1;      // rank that died and cannot print anything; -1: none
+  int lost_rank = -1;      // rank that died and cannot print anything; -1 means none
 };
 
 // The first line of LibTorch's message. The other lines are for LibTorch's developers.

@@ -10,7 +10,7 @@
 namespace reigen::train {
 
 struct ProgressOptions {
-  int columns = 0;              // width of the terminal; 0: no terminal, plain lines
+  int columns = 0;              // width of the terminal; 0 means no terminal, so plain lines
   std::int64_t log_every = 50;  // steps between plain lines
   std::int64_t steps = 0;       // steps of the whole run
   std::int64_t first_step = 0;  // steps done before this process started

@@ -20,12 +20,12 @@ TextMap to_text(const data::Meaning& meaning);
 struct Difference {
   std::string fact;           // name of the fact
   std::string text;           // "class 3 is 'cat', it was 'dog'"
-  bool is_told_only = false;  // true: the user is told, but the data are not refused
+  bool is_told_only = false;  // if true, the user is told, and the data are not refused
 };
 
 // The differences between the meaning of the data `now` and the stored texts `then`. A fact that is only in `now` or
-// only in `then` is a difference. The result is empty if `then` has no fact at all: an earlier version wrote it, or the
-// data had no meaning.
+// only in `then` is a difference. The result is empty if `then` has no fact at all, because an earlier version wrote
+// `then` or the data had no meaning.
 std::vector<Difference> differences(const data::Meaning& now, const TextMap& then);
 
 // to_line() joins the texts in one line. from_line() splits the line again.

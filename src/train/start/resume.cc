@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // A resumed run may not change these options. Otherwise samples would be repeated or skipped, or the run would train
-// another model.
+// a different model.
 constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name"};
 // The same holds for these options of the data, but data.may_differ allows the change.
 constexpr const char* kOfData[] = {"data.limit", "data.samples"};
@@ -25,14 +25,14 @@ constexpr const char* kOfData[] = {"data.limit", "data.samples"};
 // checkpoints of earlier versions do not.
 constexpr const char* kFixedIfTold[] = {"optim.amsgrad", "optim.centered", "optim.bf16_states"};
 
-// Whether a resumed run may have another value of this option, but goes on differently with it. The user is told of
+// Whether a resumed run may have a new value of this option, although it then trains differently. The user is told of
 // such a change.
 bool is_noted(const std::string& key) {
   return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" || key == "data.path";
 }
 
-// As is_noted(). If `schedule` (the name of the learning rate's schedule) has an end, the options that set the number
-// of steps are noted too.
+// Does the same as is_noted(), with one addition. If `schedule` (the name of the learning rate's schedule) has an end,
+// the options that set the number of steps are noted too.
 bool is_noted_for(const std::string& key, const std::string& schedule) {
   const bool has_end =
       schedule != "constant" && schedule != "step" && schedule != "multi_step" && schedule != "not set";
@@ -121,8 +121,8 @@ ResumePoint find_resume_point(const Config& config) {
     point.checkpoint = verified(source).path();
     if (place.parent_path().filename() == "checkpoints") point.run_directory = place.parent_path().parent_path();
   } else if (!is_run && !checkpoint::list(source).empty()) {
-    // This is the folder `checkpoints` of a run, or a folder with nothing but checkpoints, such as `reigen checkpoint
-    // reshard` makes.
+    // `source` is the folder `checkpoints` of a run, or a folder with nothing but checkpoints, such as `reigen
+    // checkpoint reshard` makes.
     if (place.filename() == "checkpoints" && fs::exists(place.parent_path() / "config.toml", ignored)) {
       point = newest_of(place.parent_path());
     } else {

@@ -18,9 +18,9 @@ namespace reigen::train {
 bool wants_resume(const Config& config);
 
 struct ResumePoint {
-  std::filesystem::path run_directory = {};            // empty: a new directory is created
+  std::filesystem::path run_directory = {};            // empty means that a new directory is created
   bool same_run = false;                               // the directory is that of the run to be resumed
-  std::filesystem::path checkpoint = {};               // empty if there is none yet: the run starts at step 0
+  std::filesystem::path checkpoint = {};               // empty if there is none; the run then starts at step 0
   std::vector<std::string> notes = {};                 // for the user, e.g. damaged checkpoints that were passed over
   std::vector<std::filesystem::path> unreadable = {};  // damaged checkpoints that could not be read from the disk
 };
@@ -29,7 +29,7 @@ struct ResumePoint {
 // run.dir, IoError with 66 if there is nothing to resume from, and DataError with 65 if all checkpoints are damaged.
 ResumePoint find_resume_point(const Config& config);
 
-// The number of steps of a run that ended, read from its summary.json; -1 if there is none.
+// The number of steps of a run that ended, read from its summary.json, or -1 if there is none.
 std::int64_t steps_of_summary(const std::filesystem::path& path);
 
 // Returns the options that the checkpoints of a run store.
@@ -37,7 +37,7 @@ std::map<std::string, std::string> options_of(const Config& config, const std::s
 
 // Throws InvalidArgument with exit code 78 if an option has changed that must stay the same in a run, or if the data
 // differ from those of the checkpoint. The error names the option or the differences. Returns notes on changes that are
-// allowed (learning rate; with data.may_differ, the data).
+// allowed, for example of the learning rate, or of the data if data.may_differ is true.
 std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
                                             const data::Meaning& meaning, std::optional<std::int64_t> global_batch);

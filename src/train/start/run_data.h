@@ -1,5 +1,5 @@
 // The data of a run: training data, test data, and their meaning (data/meaning.h).
-// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
+// Thread rule: used only by its rank's thread. All ranks call the functions marked "Collective", in the same order.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ class RunData {
  public:
   explicit RunData(Run& run) : run_(run) {}
 
-  // Collective. Opens training and test data, and sets the length of the run. If the checkpoint was made with another
-  // number of samples, the epoch begins anew. Throws DataError. Throws InvalidArgument if ranks have different data
-  // or the data do not fit the checkpoint.
+  // Collective. Opens training and test data, and sets the length of the run. If the checkpoint was made with a
+  // different number of samples, the epoch begins anew. Throws DataError. Throws InvalidArgument if ranks have
+  // different data or the data do not fit the checkpoint.
   void open(const checkpoint::Checkpoint* found);
   // Collective. Opens the test data alone, for a validation without a run. Does nothing if they are open.
   void open_test();

@@ -9,8 +9,8 @@
 
 namespace reigen::train {
 
-// Returns "digits from data/MNIST/raw" if the files are in this folder, which may lie below the given one. Throws as
-// data::mnist.
+// Returns "digits from data/MNIST/raw" if the files are in this folder, which may lie below the given one. Throws
+// the errors of data::mnist().
 inline std::string digits_from(const std::string& folder) {
   const auto found = data::mnist_files(folder).images.parent_path();
   return "digits from " + (found == std::filesystem::path(folder) ? folder : found.string());

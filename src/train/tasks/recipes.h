@@ -1,4 +1,4 @@
-// The recipes that reigen-train knows by name.
+// The built-in recipes of reigen-train.
 // Thread rule: constants, readable from any thread.
 #pragma once
 

@@ -24,15 +24,16 @@ constexpr std::size_t kRanksNamed = 4;
 
 struct Suspect {
   double loss = 0;
-  std::int64_t weight = -1;    // index of the first parameter with a weight that is not finite; -1: there is none
-  std::int64_t gradient = -1;  // index of the last parameter with such a gradient, which backward reaches first
-  std::int64_t failed = 0;     // 1: this rank could not compute the step again
+  std::int64_t weight = -1;  // index of the first parameter with a weight that is not finite; -1 means none
+  // Index of the last parameter whose gradient is not finite; -1 means none. Backward reaches the last parameter first.
+  std::int64_t gradient = -1;
+  std::int64_t failed = 0;  // 1 if this rank could not compute the step again
 };
 
 bool is_finite(const at::Tensor& values) { return std::isfinite(values.sum(at::kDouble).item<double>()); }
 
 struct InRange {
-  const ParameterRange* range = nullptr;  // null: the parameter is in no range
+  const ParameterRange* range = nullptr;  // null if the parameter is in no range
   std::size_t segment = 0;
 };
 
@@ -91,7 +92,8 @@ std::string name_of(const torch::nn::Module& module, std::int64_t parameter) {
   return module.named_parameters()[static_cast<std::size_t>(parameter)].key();
 }
 
-// "rank 1: loss nan; rank 3: ...": the first ranks for which `what` returns any text. Empty if there is no such rank.
+// Returns a text such as "rank 1: loss nan; rank 3: ...". It lists the first ranks for which `what` returns any text.
+// It is empty if there is no such rank.
 template <class What>
 std::string list_ranks(const std::vector<Suspect>& all, const What& what) {
   std::vector<std::string> texts;

@@ -16,14 +16,13 @@ struct RoundTrip {
 };
 
 // Returns the number to add to this rank's clock to get the time of the other rank's clock. Uses the shortest round
-// trip and assumes that both ways
-// took the same time.
+// trip and assumes that both ways took the same time.
 std::int64_t offset_of(const std::vector<RoundTrip>& trips);
 
 using Clock = std::function<std::int64_t()>;
 
-// The number to add to this rank's clock to get rank 0's clock; 0 on ranks of rank 0's machine. `machines`: a word
-// for each rank that names its machine. Collective and blocking.
+// Returns the number to add to this rank's clock to get rank 0's clock. The number is 0 on the machine of rank 0.
+// `machines` has one word for each rank, which names the rank's machine. Collective and blocking.
 std::int64_t offset_to_rank_0(Communicator world, const std::vector<std::string>& machines, const Clock& clock);
 
 // A word that names this machine and the current boot of its kernel.

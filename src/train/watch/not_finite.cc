@@ -14,7 +14,8 @@ namespace reigen::train {
 
 namespace {
 
-// After so many failures in a row the run ends, because the weights are to blame and not one batch.
+// After so many skipped steps or so many rollbacks in a row the run ends, because then the weights are to blame and not
+// one batch.
 constexpr int kSkipsInARow = 10;
 constexpr int kRollbacksInARow = 3;
 
@@ -40,8 +41,8 @@ void NotFinite::meet(double loss, const Optimization::Gradients& gradients, cons
          step, batch);
 }
 
-// Each rank still has its own gradients, so they are not computed again. With the changed weights, this would give
-// other gradients.
+// Each rank still has its own gradients, so they are not computed again. A new backward with the changed weights would
+// give different gradients.
 void NotFinite::meet_after_step(const data::Batch& batch) {
   const std::string whose = blame_.of_own_gradients();
   const std::int64_t step = run_.done + 1;

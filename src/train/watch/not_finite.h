@@ -4,7 +4,7 @@
 // If all ranks hold the same weights, every rank calls meet() for the same step, before any weight has changed. If each
 // rank steps with its own gradients, only the rank with the bad step throws (require_own). When this rank ends, the
 // other ranks end too.
-// Thread rule: used only by its rank's thread. Every rank must call functions marked "Collective" at the same place.
+// Thread rule: used only by its rank's thread. All ranks call the functions marked "Collective", in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -49,11 +49,11 @@ class NotFinite {
   // Collective. Handles a step whose loss or gradients are not finite. `loss` is the loss of the global batch, over all
   // ranks, and `own` is the mean loss of this rank. Returns if the step is to be skipped, else throws.
   void meet(double loss, const Optimization::Gradients& gradients, const data::Batch& batch, double own);
-  // Collective. As meet(), but called after the optimizer has changed the weights. In this case only the gradients that
-  // each rank still has can show which rank is to blame.
+  // Collective. Does the same as meet(), but after the optimizer has changed the weights. Only the gradients that each
+  // rank still has can then show which rank is to blame.
   void meet_after_step(const data::Batch& batch);
-  // Collective. As meet(), for an earlier step. If its gradients were not finite, no later step has changed the
-  // weights. Always throws.
+  // Collective. Does the same as meet() for an earlier step. If the gradients of that step were not finite, no later
+  // step has changed the weights. Always throws.
   [[noreturn]] void meet_late(const LateNumbers& numbers, const data::Batch& batch);
   // For ranks that step with their own gradients. Throws if the loss or the gradients of this rank are not finite.
   void require_own(double loss, const Optimization::Gradients& gradients, const data::Batch& batch);

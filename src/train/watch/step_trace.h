@@ -15,7 +15,7 @@ struct StepRange {
   std::int64_t last = 1;
 };
 
-// "10:15", or "10" for one step; steps count from 1. Throws InvalidArgument.
+// Parses "10:15", or "10" for one step. The first step has the number 1. Throws InvalidArgument for any other text.
 StepRange parse_step_range(const std::string& text);
 
 class StepTrace {

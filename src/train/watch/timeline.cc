@@ -60,8 +60,8 @@ void Timeline::add_communication(const std::vector<parallel::BucketTimes>& bucke
 std::vector<Timeline::BucketMean> Timeline::bucket_means() const {
   std::multimap<std::string, const Event*> by_tag;
   for (const Event& call : calls_) by_tag.emplace(call.tag, &call);
-  // Several data_parallel wrappers may use the same tag. So only those calls count that lie between the time when the
-  // bucket was complete and the end of the wait for it.
+  // Several data_parallel wrappers may use the same tag. So only those calls count that overlap the time from the
+  // completion of the bucket to the end of the wait for it.
   const auto seconds_in_flight = [&](const parallel::BucketTimes& bucket) {
     std::int64_t begin = bucket.waited_to;
     std::int64_t end = bucket.complete;

@@ -1,5 +1,5 @@
-// A Watcher observes the steps of the training loop and never steers it. Parts that may skip a step, end a run or go
-// back to a checkpoint are not Watchers: the loop calls them directly (loop/trainer.cc).
+// A Watcher observes the steps of the training loop and never changes them. Objects that may skip a step, end a run or
+// go back to a checkpoint are not Watchers. The loop calls such objects directly (loop/trainer.cc).
 //
 // Every rank calls its watchers in the same order after the same phase, so a watcher may make collective calls.
 // Thread rule: used only by the thread of its rank.
@@ -17,7 +17,8 @@ class Watcher {
  public:
   virtual ~Watcher() = default;
 
-  // Called before the step with this number, counted from 1. waited: seconds for which the loop waited for the batch.
+  // Called before the step with this number, counted from 1. `waited` is the number of seconds for which the loop
+  // waited for the batch.
   virtual void begin_step(std::int64_t /*step*/, double /*waited*/) {}
   virtual void end_phase(Phase /*phase*/) {}
   // Called after the step was counted and its loss noted.
