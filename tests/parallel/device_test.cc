@@ -143,6 +143,27 @@ TEST(DeviceDataParallel, TrainsTheModelOfTheCpu) {
   }
 }
 
+// A strategy of a user's own, which does not say that it works on a GPU.
+struct OnlyOnCpu : GradientStrategy {
+  std::string description() const override { return "mine"; }
+  std::uint64_t bytes_given() const override { return 0; }
+  void begin(const GradientBucket&) override {}
+  void end(const GradientBucket&) override {}
+};
+
+TEST(DeviceDataParallel, AStrategyThatDoesNotKnowGpusIsRefused) {
+  on("cuda", 2, [&](Communicator& world, const at::Device& there) {
+    Net net;
+    net.to(there);
+    try {
+      data_parallel(net, world, {.strategy = [](const Communicator&) { return std::make_unique<OnlyOnCpu>(); }});
+      ADD_FAILURE();
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("strategy mine is for models on the CPU"));
+    }
+  });
+}
+
 TEST(DeviceDataParallel, WorksWithLibTorchsOptimizers) {
   std::vector<std::vector<at::Tensor>> results;
   for (const char* device : {"cpu", "cuda"}) {

@@ -194,8 +194,8 @@ void require_device_possible(const torch::nn::Module& module, const DataParallel
       if (strategy == nullptr || strategy->works_on_gpu()) continue;
       refuse_on_gpu(fmt::format("strategy {} is for models on the CPU", strategy->description()),
                     "a model on " + device.str(),
-                    "plain, compressed, top_k, local_sgd, hierarchical_sgd, diloco or gossip",
-                    "choose one of these, or move the model to the CPU");
+                    "a strategy whose works_on_gpu() is true, such as those of reigen/parallel/strategies.h",
+                    "choose another strategy, or move the model to the CPU");
     }
   });
   if (world.size() > 1) refuse_a_shared_thread(device, world);

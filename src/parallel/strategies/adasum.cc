@@ -6,12 +6,13 @@
 #include <bit>
 #include <utility>
 
+#include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
 #include "parallel/strategies/weights.h"
 #include "reigen/comm/call_list.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/data_type.h"
-#include "tensor/memory/shared_tensor.h"
+#include "tensor/calls.h"
 
 namespace reigen::parallel {
 
@@ -34,6 +35,18 @@ void combine(const Number* a, const Number* b, Number* out, std::int64_t count) 
   const auto of_a = static_cast<Number>(aa == 0 ? 1 : 1 - ab / (2 * aa));
   const auto of_b = static_cast<Number>(bb == 0 ? 1 : 1 - ab / (2 * bb));
   for (std::int64_t i = 0; i < count; ++i) out[i] = of_a * a[i] + of_b * b[i];
+}
+
+// The same for tensors on a GPU. The sums are LibTorch's, which give the same bits on GPUs of one kind.
+void combine_on_gpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out) {
+  const at::Tensor x = a.to(at::kDouble);
+  const at::Tensor y = b.to(at::kDouble);
+  const at::Tensor ab = x.mul(y).sum();
+  const auto factor = [&](const at::Tensor& of) {
+    const at::Tensor square = of.mul(of).sum();
+    return at::where(square.eq(0), at::ones_like(square), 1 - ab / (2 * square)).to(out.scalar_type());
+  };
+  at::Tensor(out).copy_(a.mul(factor(x)).add_(b.mul(factor(y))));
 }
 
 // The place of a parameter in a flat tensor.
@@ -68,9 +81,9 @@ class SumInPairs {
 
   std::uint64_t bytes_given() const { return bytes_; }
 
-  void make_room(Part& part, std::int64_t count, at::ScalarType type) {
-    tensor::ensure_shared(part.mine, world_, count, type);
-    tensor::ensure_shared(part.theirs, world_, count, type);
+  void make_room(Part& part, std::int64_t count, at::ScalarType type, const at::Device& device) {
+    ensure_room(part.mine, world_, count, type, device);
+    ensure_room(part.theirs, world_, count, type, device);
   }
 
   void begin(Part& part, const std::string& tag) { part.work = meet(part, rounds_.front(), tag); }
@@ -80,7 +93,7 @@ class SumInPairs {
   void end(Part& part, const std::vector<Piece>& pieces, const std::string& tag) {
     for (std::size_t i = 0; i < rounds_.size(); ++i) {
       const Round& round = rounds_[i];
-      (i == 0 ? std::exchange(part.work, Work()) : meet(part, round, tag)).wait();
+      tensor::wait_for(i == 0 ? std::exchange(part.work, Work()) : meet(part, round, tag), part.mine);
       if (round.kind == Kind::kExchange || round.kind == Kind::kTake) combine_pieces(part, pieces, round.peer);
     }
   }
@@ -95,20 +108,29 @@ class SumInPairs {
   Work meet(Part& part, const Round& round, const std::string& tag) {
     const auto count = static_cast<std::size_t>(part.mine.numel());
     const DataType type = tensor::to_data_type(part.mine.scalar_type());
+    const Stream after = tensor::stream_of(part.mine);
     CallList calls;
     if (round.kind == Kind::kExchange || round.kind == Kind::kGive) {
-      calls.send(part.mine.const_data_ptr(), count, type, round.peer, {.tag = tag});
+      calls.send(part.mine.const_data_ptr(), count, type, round.peer, {.tag = tag, .after = after});
       bytes_ += part.mine.nbytes();
     }
     if (round.kind != Kind::kGive) {
       at::Tensor& place = round.kind == Kind::kBeTold ? part.mine : part.theirs;
-      calls.recv(place.mutable_data_ptr(), count, type, round.peer, {.tag = tag});
+      calls.recv(place.mutable_data_ptr(), count, type, round.peer, {.tag = tag, .after = after});
     }
     return world_.start(calls);
   }
 
   void combine_pieces(Part& part, const std::vector<Piece>& pieces, int peer) const {
     const bool first = world_.rank() < peer;
+    if (!part.mine.is_cpu()) {
+      for (const Piece& piece : pieces) {
+        const at::Tensor mine = part.mine.narrow(0, piece.offset, piece.numel);
+        const at::Tensor theirs = part.theirs.narrow(0, piece.offset, piece.numel);
+        combine_on_gpu(first ? mine : theirs, first ? theirs : mine, mine);
+      }
+      return;
+    }
     AT_DISPATCH_FLOATING_TYPES(part.mine.scalar_type(), "adasum", [&] {
       for (const Piece& piece : pieces) {
         auto* mine = part.mine.mutable_data_ptr<scalar_t>() + piece.offset;
@@ -130,13 +152,15 @@ class AdasumOfSteps : public WeightStrategy {
   explicit AdasumOfSteps(const Communicator& world) : sum_(world) {}
 
   std::string description() const override { return "adasum of steps"; }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return sum_.bytes_given(); }
   void attach(const std::vector<ParameterRange>& parameters) override {
     require_wide("adasum", parameters);
     parameters_ = parameters;
     for (const ParameterRange& range : parameters) {
       before_.push_back(range.values().clone());
-      sum_.make_room(parts_.emplace_back(), range.values().numel(), range.values().scalar_type());
+      sum_.make_room(parts_.emplace_back(), range.values().numel(), range.values().scalar_type(),
+                     range.values().device());
       std::vector<Piece>& pieces = pieces_.emplace_back();
       for (const tensor::Segment& segment : range.segments()) pieces.push_back({segment.offset, segment.numel});
     }
@@ -173,6 +197,7 @@ class AdasumOfGradients : public GradientStrategy {
   explicit AdasumOfGradients(const Communicator& world) : sum_(world) {}
 
   std::string description() const override { return "adasum of gradients"; }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return sum_.bytes_given(); }
   bool averages() const override { return false; }
 
@@ -181,7 +206,8 @@ class AdasumOfGradients : public GradientStrategy {
     parts_.resize(std::max(parts_.size(), bucket.index + 1));
     SumInPairs::Part& part = parts_[bucket.index];
     const std::vector<Piece> pieces = pieces_of(bucket);
-    sum_.make_room(part, pieces.back().offset + pieces.back().numel, wide_type(bucket.gradients.front().scalar_type()));
+    sum_.make_room(part, pieces.back().offset + pieces.back().numel, wide_type(bucket.gradients.front().scalar_type()),
+                   bucket.gradients.front().device());
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       part.mine.narrow(0, pieces[i].offset, pieces[i].numel).copy_(bucket.gradients[i].view({-1}));
     }

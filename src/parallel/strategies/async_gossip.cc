@@ -31,6 +31,7 @@ class AsyncGossip : public WeightStrategy {
       : world_(std::move(world)), staleness_(options.staleness) {}
 
   std::string description() const override { return fmt::format("async_gossip staleness {}", staleness_); }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return bytes_; }
 
   void attach(const std::vector<ParameterRange>& parameters) override {
@@ -85,20 +86,25 @@ class AsyncGossip : public WeightStrategy {
     }
   }
 
-  at::Tensor scales_in(std::byte* message, std::size_t range) const {
-    return at::from_blob(message, {counts_[range] / kBlock, 1}, at::kFloat);
+  std::int64_t scale_bytes(std::size_t range) const {
+    return counts_[range] / kBlock * static_cast<std::int64_t>(sizeof(float));
   }
-  at::Tensor steps_in(std::byte* message, std::size_t range) const {
-    return at::from_blob(message + counts_[range] / kBlock * static_cast<std::int64_t>(sizeof(float)),
-                         {counts_[range] / kBlock, kBlock}, at::kChar);
+  std::int64_t size_of(std::size_t range) const { return counts_[range] + scale_bytes(range); }
+  // The message's bytes for a range. Messages are in the host's memory, also if the weights are on a GPU.
+  at::Tensor on_host(const std::byte* message, std::size_t range) const {
+    return at::from_blob(const_cast<std::byte*>(message), {size_of(range)}, at::kByte);
   }
-  std::int64_t size_of(std::size_t range) const {
-    return counts_[range] + counts_[range] / kBlock * static_cast<std::int64_t>(sizeof(float));
+  at::Tensor scales_in(const at::Tensor& message, std::size_t range) const {
+    return message.narrow(0, 0, scale_bytes(range)).view(at::kFloat).view({-1, 1});
   }
-  // Returns the change of y (scale·q_n) that a message contains, in the weights' type.
-  at::Tensor decode(std::byte* message, std::size_t range) const {
+  at::Tensor steps_in(const at::Tensor& message, std::size_t range) const {
+    return message.narrow(0, scale_bytes(range), counts_[range]).view(at::kChar).view({-1, kBlock});
+  }
+  // Returns the change of y (scale·q_n) that a message contains, in the weights' type and on their device.
+  at::Tensor decode(const at::Tensor& message, std::size_t range) const {
     const at::ScalarType type = public_[range].scalar_type();
-    return steps_in(message, range).to(type).mul_(scales_in(message, range).to(type)).view({-1});
+    const at::Tensor bytes = message.to(public_[range].device());
+    return steps_in(bytes, range).to(type).mul_(scales_in(bytes, range).to(type)).view({-1});
   }
 
   void tell() {
@@ -108,11 +114,14 @@ class AsyncGossip : public WeightStrategy {
       at::Tensor change = public_[i].neg();
       change.narrow(0, 0, values.numel()).add_(values);
       change = change.view({-1, kBlock});
-      at::Tensor scales = scales_in(message, i);
+      const at::Tensor sent = on_host(message, i);
+      const at::Tensor bytes = values.is_cpu() ? sent : at::empty_like(sent, values.device());
+      at::Tensor scales = scales_in(bytes, i);
       scales.copy_(change.abs().amax({1}, true).div_(127));
       const at::Tensor divisors = scales.to(change.scalar_type()).masked_fill(scales == 0, 1);
-      steps_in(message, i).copy_(change.div_(divisors).round_().clamp_(-127, 127));
-      public_[i].add_(decode(message, i));
+      steps_in(bytes, i).copy_(change.div_(divisors).round_().clamp_(-127, 127));
+      public_[i].add_(decode(bytes, i));
+      if (!values.is_cpu()) at::Tensor(sent).copy_(bytes);
       message += size_of(i);
     }
     exchange_->send();
@@ -124,8 +133,7 @@ class AsyncGossip : public WeightStrategy {
       std::int64_t at = 0;
       for (std::size_t i = 0; i < parameters_.size(); ++i) {
         at::Tensor& difference = differences_[i][neighbour];
-        difference.add_(
-            decode(const_cast<std::byte*>(theirs + at), i).sub_(decode(const_cast<std::byte*>(ours + at), i)));
+        difference.add_(decode(on_host(theirs + at, i), i).sub_(decode(on_host(ours + at, i), i)));
         at::Tensor values = parameters_[i].values();
         values.add_(difference.narrow(0, 0, values.numel()), gain_);
         at += size_of(i);

@@ -11,7 +11,7 @@
 #include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
 #include "reigen/parallel/strategies.h"
-#include "tensor/memory/shared_tensor.h"
+#include "tensor/calls.h"
 
 namespace reigen::parallel {
 
@@ -74,12 +74,50 @@ void add_message(Number* sum, std::int64_t count, const std::uint8_t* message) {
   }
 }
 
+// The values that each bit of a byte stands for.
+at::Tensor bit_values(const at::Device& device) {
+  return at::ones({8}, at::TensorOptions().dtype(at::kByte)).bitwise_left_shift(at::arange(8, at::kByte)).to(device);
+}
+
+// The same two functions for tensors on a GPU.
+void take_message_on_gpu(const at::Tensor& kept, const at::Tensor& message) {
+  const std::int64_t count = kept.numel();
+  const std::int64_t blocks = (count + kSharing - 1) / kSharing;
+  if (blocks == 0) return;
+  at::Tensor padded = at::zeros({blocks * kSharing}, kept.options());
+  padded.narrow(0, 0, count).copy_(kept);
+  padded = padded.view({blocks, kSharing});
+  const at::Tensor sums = padded.abs().to(at::kDouble).sum({1});
+  sums.narrow(0, 0, blocks - 1).div_(static_cast<double>(kSharing));
+  sums.narrow(0, blocks - 1, 1).div_(static_cast<double>(count - (blocks - 1) * kSharing));
+  const at::Tensor magnitudes = sums.to(at::kFloat);
+  message.narrow(0, 0, bytes_of_magnitudes(count)).copy_(magnitudes.view(at::kByte));
+  const at::Tensor negative = padded < 0;
+  const at::Tensor given = magnitudes.to(kept.scalar_type()).unsqueeze(1);
+  at::Tensor(kept).sub_(at::where(negative, -given, given).view({-1}).narrow(0, 0, count));
+  const at::Tensor bits = negative.view({-1, 8}).to(at::kByte).mul(bit_values(kept.device()));
+  const at::Tensor signs = bits.sum({1}, false, at::kByte);
+  message.narrow(0, bytes_of_magnitudes(count), bytes_of_signs(count)).copy_(signs.narrow(0, 0, bytes_of_signs(count)));
+}
+
+void add_message_on_gpu(const at::Tensor& sum, const at::Tensor& message) {
+  const std::int64_t count = sum.numel();
+  if (count == 0) return;
+  // The copy begins at an aligned address, as a view of another type must.
+  const at::Tensor magnitudes = message.narrow(0, 0, bytes_of_magnitudes(count)).clone().view(at::kFloat);
+  const at::Tensor signs = message.narrow(0, bytes_of_magnitudes(count), bytes_of_signs(count)).unsqueeze(1);
+  const at::Tensor negative = signs.bitwise_and(bit_values(sum.device())).ne(0).view({-1}).narrow(0, 0, count);
+  const at::Tensor each = magnitudes.to(sum.scalar_type()).repeat_interleave(kSharing).narrow(0, 0, count);
+  at::Tensor(sum).add_(at::where(negative, -each, each));
+}
+
 class OneBit : public GradientStrategy {
  public:
   OneBit(Communicator world, const OneBitOptions& options)
       : world_(std::move(world)), options_(options), step_(at::zeros({1}, at::kLong)) {}
 
   std::string description() const override { return fmt::format("one_bit start_step {}", options_.start_step); }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return bytes_; }
   void attach(const std::vector<ParameterRange>& parameters) override { errors_.attach(parameters); }
 
@@ -96,32 +134,32 @@ class OneBit : public GradientStrategy {
     }
     std::int64_t bytes = 0;
     for (const at::Tensor& gradient : bucket.gradients) bytes += size_of(gradient);
-    tensor::ensure_shared(part.mine, world_, bytes, at::kByte);
-    tensor::ensure_shared(part.all, world_, bytes * world_.size(), at::kByte);
-    auto* message = part.mine.mutable_data_ptr<std::uint8_t>();
+    const at::Device device = bucket.gradients.front().device();
+    ensure_room(part.mine, world_, bytes, at::kByte, device);
+    ensure_room(part.all, world_, bytes * world_.size(), at::kByte, device);
+    std::int64_t at = 0;
     for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
-      at::Tensor kept = errors_.add(bucket.names[i], bucket.gradients[i]);
-      AT_DISPATCH_FLOATING_TYPES(kept.scalar_type(), "one_bit",
-                                 [&] { take_message(kept.mutable_data_ptr<scalar_t>(), kept.numel(), message); });
-      message += size_of(bucket.gradients[i]);
+      const std::int64_t size = size_of(bucket.gradients[i]);
+      write_message(errors_.add(bucket.names[i], bucket.gradients[i]), part.mine.narrow(0, at, size));
+      at += size;
     }
-    part.work = world_.start_all_gather(part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(),
-                                        DataType::kUint8, {.progress = beside_backward(world_), .tag = bucket.tag});
+    const Stream after = tensor::stream_of(part.mine);
+    part.work = world_.start_all_gather(
+        part.mine.const_data_ptr(), part.all.mutable_data_ptr(), part.mine.nbytes(), DataType::kUint8,
+        {.progress = beside_backward(world_, after.device), .tag = bucket.tag, .after = after});
     bytes_ += part.mine.nbytes() * static_cast<std::uint64_t>(world_.size() - 1);
   }
 
   void end(const GradientBucket& bucket) override {
     const at::NoGradGuard no_grad;
     Part& part = parts_[bucket.index];
-    std::exchange(part.work, Work()).wait();
+    tensor::wait_for(std::exchange(part.work, Work()), part.plain ? bucket.runs.front() : part.mine);
     if (part.plain) return;
     std::int64_t at = 0;
     for (const at::Tensor& gradient : bucket.gradients) {
       at::Tensor sum = at::zeros({gradient.numel()}, gradient.options().dtype(wide_type(gradient.scalar_type())));
       for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
-        const auto* message = part.all.const_data_ptr<std::uint8_t>() + rank * part.mine.numel() + at;
-        AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "one_bit",
-                                   [&] { add_message(sum.mutable_data_ptr<scalar_t>(), sum.numel(), message); });
+        read_message(sum, part.all.narrow(0, rank * part.mine.numel() + at, size_of(gradient)));
       }
       at::Tensor(gradient).view({-1}).copy_(sum.div_(static_cast<double>(world_.size())));
       at += size_of(gradient);
@@ -143,6 +181,18 @@ class OneBit : public GradientStrategy {
     Work work = {};
   };
 
+  static void write_message(const at::Tensor& kept, const at::Tensor& message) {
+    if (!kept.is_cpu()) return take_message_on_gpu(kept, message);
+    AT_DISPATCH_FLOATING_TYPES(kept.scalar_type(), "one_bit", [&] {
+      take_message(kept.mutable_data_ptr<scalar_t>(), kept.numel(), message.mutable_data_ptr<std::uint8_t>());
+    });
+  }
+  static void read_message(const at::Tensor& sum, const at::Tensor& message) {
+    if (!sum.is_cpu()) return add_message_on_gpu(sum, message);
+    AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "one_bit", [&] {
+      add_message(sum.mutable_data_ptr<scalar_t>(), sum.numel(), message.const_data_ptr<std::uint8_t>());
+    });
+  }
   static std::int64_t size_of(const at::Tensor& gradient) {
     return bytes_of_magnitudes(gradient.numel()) + bytes_of_signs(gradient.numel());
   }

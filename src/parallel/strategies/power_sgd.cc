@@ -11,7 +11,7 @@
 #include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
 #include "reigen/parallel/strategies.h"
-#include "tensor/memory/shared_tensor.h"
+#include "tensor/calls.h"
 
 namespace reigen::parallel {
 
@@ -77,6 +77,7 @@ class PowerSgd : public GradientStrategy {
   std::string description() const override {
     return fmt::format("power_sgd rank {} start_step {} seed {}", options_.rank, options_.start_step, options_.seed);
   }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return bytes_; }
 
   void attach(const std::vector<ParameterRange>& parameters) override {
@@ -93,6 +94,7 @@ class PowerSgd : public GradientStrategy {
         Matrix matrix{.rows = rows, .columns = columns, .rank = rank, .which = which};
         matrix.q = at::empty({columns, rank}, at::TensorOptions().dtype(wide_type(range.values().scalar_type())));
         fill_randomly(matrix.q, options_.seed, which * 64);
+        matrix.q = matrix.q.to(range.values().device());
         matrices_[segment.name] = std::move(matrix);
       }
     }
@@ -129,10 +131,10 @@ class PowerSgd : public GradientStrategy {
   void end(const GradientBucket& bucket) override {
     const at::NoGradGuard no_grad;
     Part& part = parts_[bucket.index];
-    std::exchange(part.work, Work()).wait();
+    tensor::wait_for(std::exchange(part.work, Work()), part.plain ? bucket.runs.front() : part.first);
     if (part.plain) return;
     find_q(part, bucket);
-    if (part.second.numel() > 0) begin_average(world_, {part.second}, bucket.tag).wait();
+    if (part.second.numel() > 0) tensor::wait_for(begin_average(world_, {part.second}, bucket.tag), part.second);
     bytes_ += part.second.nbytes();
     Cursor first{part.first};
     Cursor second{part.second};
@@ -193,12 +195,26 @@ class PowerSgd : public GradientStrategy {
       }
     }
     const at::ScalarType type = wide_type(bucket.gradients.front().scalar_type());
-    tensor::ensure_shared(part.first, world_, first, type);
-    tensor::ensure_shared(part.second, world_, second, type);
+    const at::Device device = bucket.gradients.front().device();
+    ensure_room(part.first, world_, first, type, device);
+    ensure_room(part.second, world_, second, type, device);
   }
 
-  // Makes P orthonormal, and computes this rank's Q = M^T P, where M is the error memory with the gradient.
+  // Makes P orthonormal, and computes this rank's Q = M^T P, where M is the error memory with the gradient. P is made
+  // orthonormal on the host: on a GPU each of the many short vectors would take several kernels.
   void find_q(Part& part, const GradientBucket& bucket) {
+    const at::Tensor on_host = part.first.cpu();  // on the CPU this is the tensor itself
+    Cursor all{on_host};
+    for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
+      const auto matrix = matrices_.find(bucket.names[i]);
+      if (matrix == matrices_.end()) {
+        all.take(bucket.gradients[i].numel());
+        continue;
+      }
+      const Matrix& m = matrix->second;
+      orthonormalize(all.take(m.rows * m.rank).view({m.rows, m.rank}), options_.seed, m.which);
+    }
+    if (!on_host.is_same(part.first)) part.first.copy_(on_host);
     Cursor first{part.first};
     Cursor second{part.second};
     for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
@@ -209,7 +225,6 @@ class PowerSgd : public GradientStrategy {
       }
       const Matrix& m = matrix->second;
       const at::Tensor p = first.take(m.rows * m.rank).view({m.rows, m.rank});
-      orthonormalize(p, options_.seed, m.which);
       at::Tensor q = second.take(m.columns * m.rank).view({m.columns, m.rank});
       at::mm_out(q, errors_.of(bucket.names[i]).view({m.rows, m.columns}).t(), p);
     }

@@ -19,6 +19,7 @@ class StaleSynchronous : public WeightStrategy {
       : world_(std::move(world)), staleness_(options.staleness) {}
 
   std::string description() const override { return fmt::format("stale_synchronous staleness {}", staleness_); }
+  bool works_on_gpu() const override { return true; }
   std::uint64_t bytes_given() const override { return bytes_; }
 
   void attach(const std::vector<ParameterRange>& parameters) override {
@@ -40,10 +41,12 @@ class StaleSynchronous : public WeightStrategy {
     auto* message = static_cast<std::byte*>(exchange_->message());
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       at::Tensor values = parameters_[i].values();
-      at::Tensor change = at::from_blob(message, {values.numel()}, values.options());
+      at::Tensor sent = on_host(message, values);
+      at::Tensor change = values.is_cpu() ? sent : at::empty_like(values);
       at::sub_out(change, values, before_[i]);
       change.div_(static_cast<double>(world_.size()));
       at::add_out(values, before_[i], change);
+      if (!values.is_cpu()) sent.copy_(change);
       message += values.nbytes();
     }
     exchange_->send();
@@ -60,11 +63,15 @@ class StaleSynchronous : public WeightStrategy {
   }
 
  private:
+  // The message's values for a range. Messages are in the host's memory, also if the weights are on a GPU.
+  static at::Tensor on_host(const std::byte* message, const at::Tensor& values) {
+    return at::from_blob(const_cast<std::byte*>(message), {values.numel()}, values.options().device(at::kCPU));
+  }
   void take(std::int64_t until) {
     exchange_->receive(until, [this](std::size_t, const std::byte* theirs, const std::byte*) {
       for (const ParameterRange& range : parameters_) {
         at::Tensor values = range.values();
-        values.add_(at::from_blob(const_cast<std::byte*>(theirs), {values.numel()}, values.options()));
+        values.add_(on_host(theirs, values).to(values.device()));
         theirs += values.nbytes();
       }
     });
