@@ -41,7 +41,7 @@ Problem problem_of(Communicator& world, const OperationTraits& traits, bool in_p
           .root = world.size() - 1,
           .in_place = in_place || traits.operation == Operation::kBroadcast,
           .type = type,
-          .count = 100'003,
+          .count = 20'003,
           .device = world.device()};
 }
 

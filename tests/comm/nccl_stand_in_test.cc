@@ -33,8 +33,8 @@ ContractParameter threads(int ranks, void (*streams)(int rank)) {
 INSTANTIATE_TEST_SUITE_P(NcclStandInLateStreams, CommunicatorContract,
                          ::testing::Values(threads(1, late), threads(2, late), threads(3, late), threads(7, late)),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(NcclStandInRandomStreams, CommunicatorContract, ::testing::Values(threads(4, at_random)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(NcclStandInRandomStreams, CommunicatorContract,
+                         ::testing::Values(threads(3, at_random), threads(4, at_random)), name_of);
 
 namespace {
 

@@ -64,12 +64,6 @@ void write_small_mnist(const fs::path& folder, const std::string& name, std::uin
   write_idx(folder / (name + "-labels-idx1-ubyte"), {count}, labels);
 }
 
-Ran run_patiently(const Words& command) {
-  ChildProgram program(command);
-  const int code = wait_for(program);
-  return {code, program.out(), program.err()};
-}
-
 class TrainE2e : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -93,7 +87,7 @@ class TrainE2e : public ::testing::Test {
   }
 
   Ran run_train(int ranks, const std::string& name, const Words& more = {}) const {
-    const Ran ran = run_patiently(train(ranks, name, more));
+    const Ran ran = launch::run(train(ranks, name, more));
     EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
     return ran;
   }
@@ -293,7 +287,7 @@ TEST_F(TrainE2e, UnderAnotherLauncherAnotherNumberOfRanksIsRefused) {
 
 TEST_F(TrainE2e, TheExampleGivesTheRecipesLosses) {
   run_train(2, "recipe", {"--data.limit", "0"});
-  const Ran example = run_patiently({built("bin/reigen"), "run", "-n", "2", built("bin/mnist_ddp"), path("data")});
+  const Ran example = launch::run({built("bin/reigen"), "run", "-n", "2", built("bin/mnist_ddp"), path("data")});
   ASSERT_EQ(example.code, 0) << example.out << example.err;
   const std::string mark = "step 10 loss ";
   const auto at = example.out.find(mark);
@@ -329,7 +323,7 @@ TEST_F(TrainE2e, BadInputIsOneClearErrorWithItsCode) {
       {{"--run.resume", path("absent")}, 66, "cannot resume"},
   };
   for (const auto& c : kCases) {
-    const Ran ran = run_patiently(train(2, "run", c.options));
+    const Ran ran = launch::run(train(2, "run", c.options));
     EXPECT_EQ(ran.code, c.code) << c.text << '\n' << ran.err;
     EXPECT_THAT(ran.err, HasSubstr("error: "));
     EXPECT_THAT(ran.err, HasSubstr(c.text));
@@ -337,30 +331,30 @@ TEST_F(TrainE2e, BadInputIsOneClearErrorWithItsCode) {
     EXPECT_THAT(ran.err, Not(AnyOf(HasSubstr("last lines"), HasSubstr("flight"))));
     EXPECT_FALSE(fs::exists(root_ / "run")) << c.text;
   }
-  const Ran recipe = run_patiently({built("bin/reigen"), "train", "mnits", "-n", "2"});
+  const Ran recipe = launch::run({built("bin/reigen"), "train", "mnits", "-n", "2"});
   EXPECT_EQ(recipe.code, 2);
   EXPECT_THAT(recipe.err, HasSubstr("did you mean mnist?"));
 }
 
 TEST_F(TrainE2e, HelpAndThePrintedConfiguration) {
-  const Ran help = run_patiently({built("bin/reigen"), "train", "mnist", "--help"});
+  const Ran help = launch::run({built("bin/reigen"), "train", "mnist", "--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_THAT(help.out, HasSubstr("--train.epochs"));
-  EXPECT_EQ(run_patiently({built("bin/reigen-train"), "--help"}).code, 0);
-  EXPECT_EQ(run_patiently({built("bin/reigen-train")}).code, 2);
+  EXPECT_EQ(launch::run({built("bin/reigen-train"), "--help"}).code, 0);
+  EXPECT_EQ(launch::run({built("bin/reigen-train")}).code, 2);
 
-  const Ran printed = run_patiently({built("bin/reigen"), "train", "mnist", "--train.epochs", "7", "--print-config"});
+  const Ran printed = launch::run({built("bin/reigen"), "train", "mnist", "--train.epochs", "7", "--print-config"});
   EXPECT_EQ(printed.code, 0);
   std::ofstream(root_ / "printed.toml") << printed.out;
   const Ran again =
-      run_patiently({built("bin/reigen"), "train", "mnist", "--config", path("printed.toml"), "--print-config"});
+      launch::run({built("bin/reigen"), "train", "mnist", "--config", path("printed.toml"), "--print-config"});
   EXPECT_EQ(again.out, printed.out);
   EXPECT_THAT(again.out, HasSubstr("epochs = 7"));
 }
 
 TEST_F(TrainE2e, WithoutALauncherTheProgramStartsItsRanksItself) {
-  const Ran ran = run_patiently({built("bin/reigen-train"), "mnist", "-n", "2", "--run.dir", path("run"), "--data.path",
-                                 path("data"), "--train.max_steps", "1"});
+  const Ran ran = launch::run({built("bin/reigen-train"), "mnist", "-n", "2", "--run.dir", path("run"), "--data.path",
+                               path("data"), "--train.max_steps", "1"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(nlohmann::json::parse(read_file(root_ / "run" / "summary.json"))["world_size"], 2);
 }

@@ -125,7 +125,7 @@ int wait_for(ChildProgram& program) {
 
 Ran run(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
   ChildProgram program(command, environment);
-  const int code = program.wait();
+  const int code = wait_for(program);
   return {code, program.out(), program.err()};
 }
 

@@ -48,6 +48,7 @@ struct Ran {
   std::string err;
 };
 
+// Runs a program to its end. Like wait_for(), it has no limit of its own.
 Ran run(const std::vector<std::string>& command, const std::vector<std::string>& environment = {});
 
 // The command `reigen run` with these words.

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/machine/cores.h"
 #include "comm/shared_memory/collectives.h"
 #include "comm/shared_memory/group.h"
 #include "comm/shared_memory/message.h"
@@ -59,7 +60,7 @@ class SharedMemoryBackend : public Backend {
     const auto busy = medium() ? medium()->busy_for() : std::chrono::nanoseconds(0);
     if (busy.count() == 0) return group_.sleep(ready, limit);
     const std::chrono::nanoseconds pause = std::clamp<std::chrono::nanoseconds>(busy / 10, kGlance, kLongGlance);
-    if (busy > kPatience) return group_.sleep(ready, std::min(limit, pause));
+    if (busy > kPatience || !may_spin_) return group_.sleep(ready, std::min(limit, pause));
     const Deadline glance = Deadline::after(std::min(limit, pause));
     while (!ready() && !glance.expired()) std::this_thread::yield();
   }
@@ -120,6 +121,9 @@ class SharedMemoryBackend : public Backend {
 
   const std::string name_;
   Group group_;
+  // Each rank has a processor for the thread that waits, in addition to the one for the thread that computes. Otherwise
+  // a thread that spins would delay the others.
+  const bool may_spin_ = base::have_cores(group_.core_share(), 2);
   Pipeline pipeline_;
   bool aborted_ = false;
   std::vector<Pair> pairs_{static_cast<std::size_t>(group_.size())};

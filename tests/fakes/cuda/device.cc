@@ -544,7 +544,14 @@ int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std
 }
 int cuStreamWaitValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {
   queue_of(stream).push([=] {
-    while (static_cast<std::int32_t>(stand_in::word_at(address).load() - value) < 0) std::this_thread::yield();
+    // Streams are threads here. If all of them yielded until the end, they would take the cores from the threads that
+    // compute.
+    for (int looks = 0; static_cast<std::int32_t>(stand_in::word_at(address).load() - value) < 0; ++looks) {
+      if (looks < 20)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   });
   return 0;
 }
