@@ -7,8 +7,7 @@ list(APPEND REIGEN_WARNINGS $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarati
 if(REIGEN_WERROR)
   list(APPEND REIGEN_WARNINGS -Werror)
 endif()
-# __FILE__ has no path of the checkout. CMake's unity sources include by absolute paths, so ccache would take the same
-# source in another checkout for another one.
+# __FILE__ has no path of the checkout, so that ccache finds the same source of another checkout.
 add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 if(REIGEN_SANITIZE)
   string(REPLACE "," ";" _sanitizers "${REIGEN_SANITIZE}")

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <exception>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "check_tools.h"
@@ -28,6 +30,7 @@ using device::check;
 using device::HostMemory;
 using device::Memory;
 using Optimize = decltype(&reigen_cuda_optimize);
+using FinishNorm = decltype(&reigen_cuda_finish_norm);
 
 constexpr long long kChunk = 16384;  // as layout::kBlockElements
 constexpr std::int64_t kSizes[] = {1, 7, 16383, 16384, 50001};
@@ -119,8 +122,9 @@ class Comparison {
 
   // on_host(layout, block) runs the loop of the host on a block and returns its sums.
   template <typename Step, typename OnHost>
-  void compare(const char* name, Rule rule, const Step& step, bool adds, OnHost on_host) {
-    for (const Layout layout : kLayouts) compare(name, rule, layout, step, adds, on_host);
+  void compare(const char* name, Rule rule, const Step& step, bool adds, OnHost on_host,
+               std::span<const Layout> layouts = kLayouts) {
+    for (const Layout layout : layouts) compare(name, rule, layout, step, adds, on_host);
   }
 
   long cases() const { return cases_; }
@@ -227,10 +231,61 @@ void compare_all(Comparison& comparison) {
   comparison.compare("finite", Rule::kFinite, NoStep{}, true, [&](Layout layout, const Block& block) {
     return Squares{host.finite(layout, block.gradients, block.count) ? 0 : std::numeric_limits<double>::quiet_NaN(), 0};
   });
+  constexpr Layout kWide[] = {Layout::kFloat64, Layout::kFloat32};  // the average has the type of the values here
+  comparison.compare(
+      "average", Rule::kAverage, AverageStep{.share = 0.1}, false,
+      [&](Layout layout, const Block& block) {
+        host.average(layout, block.states[0], block.values, block.count, 0.1);
+        return Squares();
+      },
+      kWide);
   comparison.compare("clipping", Rule::kChangeGradients, NoStep{}, false, [&](Layout layout, const Block& block) {
     host.change_gradients(layout, block);
     return Squares();
   });
+}
+
+// The last step of a norm. Returns how many cases differ from the host.
+long compare_norms(FinishNorm finish) {
+  constexpr long long kCounts[] = {1, 3, 255, 256, 257, 7569};
+  constexpr double kLimits[] = {0, 0.5, 1e6};  // no limit, a limit below the norm, a limit above it
+  long failures = 0;
+  for (const long long count : kCounts) {
+    for (const double limit : kLimits) {
+      for (const bool finite : {true, false}) {
+        std::vector<Squares> chunks(static_cast<std::size_t>(count));
+        std::mt19937_64 generator(static_cast<std::uint64_t>(count));
+        std::uniform_real_distribution<double> uniform;
+        double sum = 0;
+        for (Squares& chunk : chunks) {
+          chunk = {uniform(generator), std::numeric_limits<double>::quiet_NaN()};  // the second number is not read
+          sum += chunk.first;
+        }
+        if (!finite) sum = chunks.back().first = std::numeric_limits<double>::infinity();
+        const Memory squares(chunks.size() * sizeof(Squares));
+        const Memory control(sizeof(StepControl));
+        StepControl got;
+        check(cudaMemcpy(squares.at(0), chunks.data(), chunks.size() * sizeof(Squares), cudaMemcpyHostToDevice),
+              "sums");
+        check(cudaMemcpy(control.at(0), &got, sizeof(got), cudaMemcpyHostToDevice), "the control");
+        const device::FinishNormCall call{.squares = reinterpret_cast<double*>(squares.at(0)),
+                                          .count = count,
+                                          .max_norm = limit,
+                                          .control = control.at(0)};
+        check(finish(&call, nullptr), "reigen_cuda_finish_norm");
+        check(cudaMemcpy(&got, control.at(0), sizeof(got), cudaMemcpyDeviceToHost), "the control");
+        const double factor = limit > 0 ? std::min(1.0, limit / (std::sqrt(sum) + 1e-6)) : 1;
+        const bool is_same =
+            (finite ? std::abs(got.sum_of_squares - sum) <= kSquaresApart * sum : std::isinf(got.sum_of_squares)) &&
+            std::abs(got.factor - factor) <= kSquaresApart * factor && (got.stopped != 0) == !finite;
+        if (is_same) continue;
+        ++failures;
+        fmt::print("norm of {} chunks, limit {}: sum {}, factor {}, stopped {}; the host has {}, {}, {}\n", count,
+                   limit, got.sum_of_squares, got.factor, got.stopped, sum, factor, !finite);
+      }
+    }
+  }
+  return failures;
 }
 
 // Measures AdamW and a norm over as many elements as GPT-2 124M has, in one parameter.
@@ -290,9 +345,11 @@ int run() {
   const auto optimize = device::function_of_plugin<Optimize>("reigen_cuda_optimize");
   Comparison comparison(optimize);
   compare_all(comparison);
-  fmt::print("{} cases, {} differ from the host's\n", comparison.cases(), comparison.failures());
+  const long norms = compare_norms(device::function_of_plugin<FinishNorm>("reigen_cuda_finish_norm"));
+  fmt::print("{} cases, {} differ from the host's; {} norms differ\n", comparison.cases(), comparison.failures(),
+             norms);
   measure(optimize);
-  return comparison.failures() == 0 ? 0 : 1;
+  return comparison.failures() + norms == 0 ? 0 : 1;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Checks whose error texts contain the values. This header is private, so that our macros do not reach users' code.
+// Checks for conditions and system calls. The error text of a failed check shows the values that the caller passes for
+// `format`. This header is private, so that our macros do not reach users' code.
 //   REIGEN_CHECK(cond, format, ...)   an error of the caller: throws InvalidArgument if `cond` is false
 //   REIGEN_ASSERT(cond, format, ...)  a bug of Reigen: throws InternalError with file and line if `cond` is false
 //   REIGEN_SYSCALL(expression)        the value of a system call. Repeats the call on EINTR. Throws IoError with the

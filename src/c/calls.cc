@@ -50,7 +50,7 @@ void begin(Pending& pending, Work work) {
 void call(const Communicator& group, const CallList& calls, const reigen_call_options& options) {
   if (options.work == nullptr) return group.run(calls);
   // The handle is allocated first. If there is no memory for it, the call must not have begun.
-  auto handle = std::make_unique<reigen_work>();
+  auto handle = std::make_unique<reigen_work>(group.device());
   begin(*handle->pending, group.start(calls, progress_of(options)));
   *options.work = handle.release();
 }
@@ -63,21 +63,32 @@ reigen_status call(const char* function, reigen_comm* comm, const reigen_call_op
     const reigen_call_options read = to_call_options(function, options);
     if (read.work != nullptr) *read.work = nullptr;
     reigen_comm& group = checked(comm, function);
-    const Given given{function, group.communicator.size(), to_cpp(read)};
+    const Given given{function, group.communicator.size(), to_cpp(read, group.communicator.device())};
     if (!group.calls) {
       CallList calls;
       add(calls, given);
       return call(group.communicator, calls, read);
     }
-    auto handle = read.work == nullptr ? nullptr : std::make_unique<reigen_work>(group.calls->pending);
+    auto handle = read.work == nullptr
+                      ? nullptr
+                      : std::make_unique<reigen_work>(group.communicator.device(), group.calls->pending);
     add(group.calls->list, given);
     if (handle) *read.work = handle.release();
   });
 }
 
+// The state of a call that runs. Throws for a call that is only collected, and rethrows the error of a refused call.
+const Pending& begun(const reigen_work* work, const char* function) {
+  const Pending& pending = *not_null(work, function, "work", "a handle of an asynchronous call")->pending;
+  REIGEN_CHECK(pending.begun.load(),
+               "[{}] the call is collected and does not run yet\n  expected: reigen_group_end first", function);
+  if (pending.refused) std::rethrow_exception(pending.refused);
+  return pending;
+}
+
 // Starts the collected calls. All their handles get the same Work, or the error with which start() refused the calls.
 void end_collecting(const Communicator& group, const Collected& calls, const reigen_call_options& options) {
-  auto handle = options.work == nullptr ? nullptr : std::make_unique<reigen_work>(calls.pending);
+  auto handle = options.work == nullptr ? nullptr : std::make_unique<reigen_work>(group.device(), calls.pending);
   const auto progress = handle ? progress_of(options) : comm::Progress::kCaller;
   const Work all = [&] {
     try {
@@ -255,16 +266,23 @@ reigen_status reigen_poll(reigen_comm* comm) {
 
 reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms) {
   return guarded([&] {
-    not_null(work, "reigen_work_wait", "work", "a handle of an asynchronous call");
-    const reigen::c::Pending& pending = *work->pending;
-    REIGEN_CHECK(pending.begun.load(),
-                 "[reigen_work_wait] the call is collected and does not run yet\n  expected: reigen_group_end first");
-    if (pending.refused) std::rethrow_exception(pending.refused);
+    const reigen::c::Pending& pending = reigen::c::begun(work, "reigen_work_wait");
     // A timeout of more than a year counts as no timeout, because the nanoseconds of a huge timeout do not fit into 64
     // bits.
     constexpr std::int64_t kLongest = 1000LL * 3600 * 24 * 365;
     if (timeout_ms < 0 || timeout_ms > kLongest) return pending.work.wait();
     pending.work.wait(reigen::Deadline::after(std::chrono::milliseconds(timeout_ms)));
+  });
+}
+
+reigen_status reigen_work_wait_on(reigen_work* work, void* stream) {
+  return guarded([&] {
+    const reigen::c::Pending& pending = reigen::c::begun(work, "reigen_work_wait_on");
+    REIGEN_CHECK(
+        !work->device.is_cpu(),
+        "[reigen_work_wait_on] the group of the call has no GPU\n  fix: reigen_work_wait, or set device in the "
+        "options of the group");
+    pending.work.wait_on({.device = work->device, .handle = stream});
   });
 }
 

@@ -58,14 +58,14 @@ const char* reigen_version() { return REIGEN_VERSION; }
 reigen_status reigen_init(const reigen_init_options* options, reigen_comm** comm) {
   return guarded([&] {
     *not_null(comm, "reigen_init", "place for the communicator", reigen::c::kWhereTo) = nullptr;
-    *comm = new reigen_comm{reigen::init(reigen::c::to_init_options(options))};
+    *comm = new reigen_comm(reigen::init(reigen::c::to_init_options(options)));
   });
 }
 
 reigen_status reigen_comm_create(const reigen_comm_options* options, reigen_comm** comm) {
   return guarded([&] {
     *not_null(comm, "reigen_comm_create", "place for the communicator", reigen::c::kWhereTo) = nullptr;
-    *comm = new reigen_comm{reigen::c::create(reigen::c::to_comm_options(options))};
+    *comm = new reigen_comm(reigen::c::create(reigen::c::to_comm_options(options)));
   });
 }
 
@@ -73,7 +73,7 @@ reigen_status reigen_split(reigen_comm* comm, int color, int key, reigen_comm** 
   return guarded([&] {
     *not_null(part, "reigen_split", "place for the communicator", reigen::c::kWhereTo) = nullptr;
     auto child = checked(comm, "reigen_split").communicator.split(color, key);
-    if (child) *part = new reigen_comm{*std::move(child)};
+    if (child) *part = new reigen_comm(*std::move(child));
   });
 }
 
@@ -109,10 +109,32 @@ const char* reigen_backend(const reigen_comm* comm) {
   return backend;
 }
 
+const char* reigen_device(const reigen_comm* comm) {
+  const char* device = nullptr;
+  guarded([&] { device = checked(comm, "reigen_device").device.c_str(); });
+  return device;
+}
+
+const char* reigen_device_backend(const reigen_comm* comm) {
+  const char* backend = nullptr;
+  guarded([&] { backend = checked(comm, "reigen_device_backend").communicator.device_backend().c_str(); });
+  return backend;
+}
+
 reigen_status reigen_allocate(reigen_comm* comm, size_t bytes, reigen_memory** memory) {
   return guarded([&] {
     *not_null(memory, "reigen_allocate", "place for the memory", reigen::c::kWhereTo) = nullptr;
     *memory = new reigen_memory{checked(comm, "reigen_allocate").communicator.allocate(bytes)};
+  });
+}
+
+reigen_status reigen_allocate_on_device(reigen_comm* comm, size_t bytes, reigen_memory** memory) {
+  return guarded([&] {
+    *not_null(memory, "reigen_allocate_on_device", "place for the memory", reigen::c::kWhereTo) = nullptr;
+    const reigen::Communicator& group = checked(comm, "reigen_allocate_on_device").communicator;
+    REIGEN_CHECK(!group.device().is_cpu(),
+                 "[reigen_allocate_on_device] the group has no GPU\n  fix: set device in the options of the group");
+    *memory = new reigen_memory{group.allocate(bytes, group.device())};
   });
 }
 

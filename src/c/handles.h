@@ -5,6 +5,8 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "c/error.h"
 #include "reigen/comm/call_list.h"
@@ -29,11 +31,15 @@ struct Collected {
 }  // namespace reigen::c
 
 struct reigen_comm {
+  explicit reigen_comm(reigen::Communicator group) : communicator(std::move(group)) {}
+
   reigen::Communicator communicator;
+  std::string device = reigen::to_string(communicator.device());
   std::optional<reigen::c::Collected> calls = {};  // set between reigen_group_begin and reigen_group_end
 };
 
 struct reigen_work {
+  reigen::Device device = {};  // of the call's group
   std::shared_ptr<reigen::c::Pending> pending = std::make_shared<reigen::c::Pending>();
 };
 

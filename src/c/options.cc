@@ -32,7 +32,9 @@ reigen_init_options defaults(const reigen_init_options*) {
           .keep_memory = 1,
           .network = nullptr,
           .segments = 0,
-          .connections = 0};
+          .connections = 0,
+          .device = nullptr,
+          .device_backend = nullptr};
 }
 
 reigen_comm_options defaults(const reigen_comm_options*) {
@@ -49,11 +51,13 @@ reigen_comm_options defaults(const reigen_comm_options*) {
           .heartbeat_timeout_ms = cpp.heartbeat_timeout.count(),
           .network = nullptr,
           .segments = cpp.segments,
-          .connections = cpp.connections};
+          .connections = cpp.connections,
+          .device = nullptr,
+          .device_backend = nullptr};
 }
 
 reigen_call_options defaults(const reigen_call_options*) {
-  return {.struct_size = 0, .work = nullptr, .only_caller = 0, .tag = nullptr, .factor = 1};
+  return {.struct_size = 0, .work = nullptr, .only_caller = 0, .tag = nullptr, .factor = 1, .stream = nullptr};
 }
 
 // Fills the struct with the defaults. Members that this library does not know are set to zero, which read() accepts.
@@ -110,6 +114,8 @@ InitOptions to_init_options(const reigen_init_options* options) {
                read_options.connections);
   cpp.segments = read_options.segments;
   cpp.connections = read_options.connections;
+  if (read_options.device != nullptr) cpp.device = parse_device(read_options.device);
+  set_text(cpp.device_backend, read_options.device_backend);
   return cpp;
 }
 
@@ -121,8 +127,15 @@ reigen_call_options to_call_options(const char* function, const reigen_call_opti
   return read(function, "reigen_call_options_default", options);
 }
 
-comm::CallOptions to_cpp(const reigen_call_options& options) {
+comm::CallOptions to_cpp(const reigen_call_options& options, const Device& device) {
   comm::CallOptions cpp;
+  if (options.stream != nullptr) {
+    REIGEN_CHECK(
+        !device.is_cpu(),
+        "a call has a stream, but its group has no GPU\n  fix: leave stream NULL, or set device in the options "
+        "of the group");
+    cpp.after = {.device = device, .handle = options.stream};
+  }
   set_text(cpp.tag, options.tag);
   cpp.factor = options.factor;
   return cpp;
@@ -141,6 +154,8 @@ comm::GroupOptions to_cpp(const reigen_comm_options& options) {
   set_text(cpp.network, options.network);
   cpp.segments = options.segments;
   cpp.connections = options.connections;
+  if (options.device != nullptr) cpp.device = parse_device(options.device);
+  set_text(cpp.device_backend, options.device_backend);
   const auto set_time = [](milliseconds& time, std::int64_t ms, const char* what) {
     REIGEN_CHECK(ms > 0, "[reigen_comm_create] {}\n  got: {}   expected: more than 0", what, ms);
     time = milliseconds(ms);

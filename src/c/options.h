@@ -13,7 +13,8 @@ InitOptions to_init_options(const reigen_init_options* options);
 reigen_comm_options to_comm_options(const reigen_comm_options* options);
 reigen_call_options to_call_options(const char* function, const reigen_call_options* options);
 
-comm::CallOptions to_cpp(const reigen_call_options& options);
+// `device`: the GPU of the group, or the cpu.
+comm::CallOptions to_cpp(const reigen_call_options& options, const Device& device);
 comm::Progress progress_of(const reigen_call_options& options);
 comm::GroupOptions to_cpp(const reigen_comm_options& options);  // does not set GroupOptions::store
 

@@ -74,10 +74,11 @@ struct Communicator::Impl {
   std::shared_ptr<Engine> host;      // null in a group of one rank without a backend
   std::shared_ptr<Engine> device;    // null if the group's calls cannot use a device's memory
   std::string device_backend_name;   // empty if `device` is null
-  std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);  // see Engine::Group::told
-  std::exception_ptr ended;                                                              // set by abort() if size is 1
-  std::uint64_t called = 0;                                                              // number of calls if size is 1
-  int splits = 0;  // split() calls so far; every rank has the same number
+  // Whether a caller has been told that the group has ended. Both engines share it.
+  std::shared_ptr<std::atomic<bool>> told = std::make_shared<std::atomic<bool>>(false);
+  std::exception_ptr ended;  // set by abort() if size is 1
+  std::uint64_t called = 0;  // number of calls if size is 1
+  int splits = 0;            // split() calls so far; every rank has the same number
 
   // Called before this rank waits for the other ranks, so that its flight record names the group even while it waits.
   void begin_record() {
@@ -136,7 +137,8 @@ struct Communicator::Impl {
                                .device = device ? options.device : Device::cpu()});
   }
 
-  // Marks the work on the stream call.after that must come before the call. The engine gets the call only after mark()
+  // A call on a GPU's memory runs after the work that is on the stream `call.after` now. This function marks that work.
+  // The engine gets the call only after mark()
   // has returned. So the mark covers no work that other threads enqueue while this thread waits in the engine.
   void mark(const std::shared_ptr<Engine>& engine, Call& call) const {
     if (device && engine == device) call.before = engine->backend().mark(call.after);

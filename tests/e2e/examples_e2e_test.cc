@@ -20,7 +20,7 @@ std::vector<double> losses_in(const std::string& text) {
 }
 
 std::vector<double> losses_on(int ranks) {
-  const Ran ran = run({built("bin/reigen"), "run", "-n", std::to_string(ranks), built("bin/horovod_style")});
+  const Ran ran = run_training({built("bin/reigen"), "run", "-n", std::to_string(ranks), built("bin/horovod_style")});
   EXPECT_EQ(ran.code, 0) << ran.err;
   return losses_in(ran.out);
 }
@@ -40,7 +40,7 @@ TEST(HorovodStyle, LearnsTheSameOnAnyNumberOfRanks) {
 
 TEST(UnevenInputs, LearnsFromEverySampleOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 3}) {
-    const Ran ran = run({built("bin/reigen"), "run", "-n", std::to_string(ranks), built("bin/uneven_inputs")});
+    const Ran ran = run_training({built("bin/reigen"), "run", "-n", std::to_string(ranks), built("bin/uneven_inputs")});
     ASSERT_EQ(ran.code, 0) << ran.err;
     const std::vector<double> losses = losses_in(ran.out);
     ASSERT_EQ(losses.size(), 2U) << ran.out;
@@ -53,7 +53,8 @@ TEST(Sharded, GoesOnOnAnotherNumberOfRanks) {
   const auto losses_of = [](const std::string& folder, std::vector<int> numbers_of_ranks) {
     std::vector<double> losses;
     for (const int ranks : numbers_of_ranks) {
-      const Ran ran = run({built("bin/reigen"), "run", "-n", std::to_string(ranks), built("bin/sharded"), folder});
+      const Ran ran =
+          run_training({built("bin/reigen"), "run", "-n", std::to_string(ranks), built("bin/sharded"), folder});
       EXPECT_EQ(ran.code, 0) << ran.err;
       for (const double loss : losses_in(ran.out)) losses.push_back(loss);
     }

@@ -56,7 +56,7 @@ Words operator+(Words words, const Words& more) {
 class OwnProgram : public ::testing::Test {
  protected:
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
-  static Ran run(const Words& words) { return launch::run(words); }
+  static Ran run(const Words& words) { return launch::run_training(words); }
   const tests::TemporaryFolder folder_;
 };
 

@@ -100,7 +100,7 @@ class RecipesE2e : public ::testing::Test {
 class RecipeE2e : public RecipesE2e, public ::testing::WithParamInterface<Small> {
  protected:
   std::string run_train(int ranks, const std::string& name, const Words& more = {}) const {
-    const Ran ran = launch::run(train(GetParam(), ranks, name, more));
+    const Ran ran = launch::run_training(train(GetParam(), ranks, name, more));
     EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
     return ran.out;
   }
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, RecipeE2e, ::testing::Values(kMlp, kResNet18, 
 // Shapes and sizes are the same, but every row of an embedding and every output would have another meaning.
 TEST_F(RecipesE2e, ARunDoesNotGoOnWithAnotherAlphabetOrOtherClasses) {
   const auto run = [&](const Small& small, const Words& more) {
-    return launch::run(train(small, 1, small.recipe, more));
+    return launch::run_training(train(small, 1, small.recipe, more));
   };
   ASSERT_EQ(run(kGpt, {"--train.max_steps=2"}).code, 0);
   EXPECT_THAT(model("gpt"), HasSubstr("meaning.alphabet"));
@@ -203,23 +203,23 @@ TEST_F(RecipesE2e, BadOptionsAndDataAreOneClearErrorWithTheirCode) {
       {{"resnet18", {"--model.width=4", "--data.path", "DATA/damaged"}}, 65, ".jpg"},
   };
   for (const auto& c : kCases) {
-    const Ran ran = launch::run(train(c.small, 2, "run"));
+    const Ran ran = launch::run_training(train(c.small, 2, "run"));
     EXPECT_EQ(ran.code, c.code) << c.text << '\n' << ran.out << ran.err;
     EXPECT_THAT(ran.err, AllOf(HasSubstr("error: "), HasSubstr(c.text)));
   }
-  const Ran variable = launch::run(train({"mnist", {}}, 1, "run"), {"REIGEN_MODEL_LAYERS=3"});
+  const Ran variable = launch::run_training(train({"mnist", {}}, 1, "run"), {"REIGEN_MODEL_LAYERS=3"});
   EXPECT_EQ(variable.code, 78);
   EXPECT_THAT(variable.err, HasSubstr("unknown environment variable REIGEN_MODEL_LAYERS"));
 }
 
 TEST_F(RecipesE2e, HelpListsTheRecipesOwnSizesOnly) {
-  const Ran gpt = launch::run({built("bin/reigen"), "train", "gpt", "--help"});
+  const Ran gpt = launch::run_training({built("bin/reigen"), "train", "gpt", "--help"});
   EXPECT_EQ(gpt.code, 0);
   EXPECT_THAT(gpt.out, AllOf(HasSubstr("--model.heads"), HasSubstr("a text file"), HasSubstr("8 samples a rank"),
                              Not(HasSubstr("--model.width"))));
-  const Ran mnist = launch::run({built("bin/reigen"), "train", "mnist", "--help"});
+  const Ran mnist = launch::run_training({built("bin/reigen"), "train", "mnist", "--help"});
   EXPECT_THAT(mnist.out, AllOf(HasSubstr("IDX"), Not(HasSubstr("--model."))));
-  const Ran all = launch::run({built("bin/reigen-train"), "--help"});
+  const Ran all = launch::run_training({built("bin/reigen-train"), "--help"});
   EXPECT_THAT(all.out, AllOf(HasSubstr("mnist"), HasSubstr("mlp"), HasSubstr("resnet18"), HasSubstr("gpt")));
 }
 
@@ -242,7 +242,7 @@ TEST_F(RecipesE2e, BenchDdpTellsWhereAStepsTimeGoes) {
                          "2",
                          "--json",
                          path("rows.json")};
-  const Ran ran = launch::run(command);
+  const Ran ran = launch::run_training(command);
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, AllOf(HasSubstr("mlp: 2 ranks (shared_memory)"), HasSubstr("overlapped"), HasSubstr("hidden")));
   const auto rows = nlohmann::json::parse(read_file(path("rows.json")));
@@ -262,9 +262,9 @@ TEST_F(RecipesE2e, BenchDdpTellsWhereAStepsTimeGoes) {
 }
 
 TEST_F(RecipesE2e, BenchDdpTakesRanksThatAreThreads) {
-  const Ran ran =
-      launch::run({built("bin/reigen"), "bench", "ddp", "mlp", "-n", "3", "--run.ranks", "threads", "--buckets", "1",
-                   "--model.layers", "1", "--model.dim", "16", "--steps", "1", "--rounds", "1"});
+  const Ran ran = launch::run_training({built("bin/reigen"), "bench", "ddp", "mlp", "-n", "3", "--run.ranks", "threads",
+                                        "--buckets", "1", "--model.layers", "1", "--model.dim", "16", "--steps", "1",
+                                        "--rounds", "1"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("mlp: 3 ranks (shared_memory)"));
 }
@@ -273,7 +273,7 @@ TEST_F(RecipesE2e, BenchDdpRefusesWhatItDoesNotKnow) {
   const auto bench = [&](const Words& words) {
     Words command = {built("bin/reigen"), "bench", "ddp"};
     command.insert(command.end(), words.begin(), words.end());
-    return launch::run(command);
+    return launch::run_training(command);
   };
   for (const Words& words : {Words{"mlp", "--buckets", "1,x"}, Words{"--buckets", "-1"}, Words{"--steps", "0"},
                              Words{"--rounds"}, Words{"--section.no", "1"}, Words{"nothing"}}) {
@@ -290,10 +290,10 @@ TEST_F(RecipesE2e, BenchDdpRefusesWhatItDoesNotKnow) {
 TEST_F(RecipesE2e, ATraceHoldsAllRanks) {
   for (const std::string shard : {"none", "auto"}) {
     const Words more = {"--run.trace", "1:2", "--parallel.shard", shard};
-    const Ran ran = launch::run(train({"mlp",
-                                       {"--model.layers", "1", "--model.dim", "16", "--data.limit", "64",
-                                        "--train.epochs", "1", "--train.max_steps", "2"}},
-                                      2, "traced_" + shard, more));
+    const Ran ran = launch::run_training(train({"mlp",
+                                                {"--model.layers", "1", "--model.dim", "16", "--data.limit", "64",
+                                                 "--train.epochs", "1", "--train.max_steps", "2"}},
+                                               2, "traced_" + shard, more));
     ASSERT_EQ(ran.code, 0) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("trace of steps 1 to 1"));
     // Only gradients that are sent have buckets.
@@ -307,14 +307,14 @@ TEST_F(RecipesE2e, ATraceHoldsAllRanks) {
 
 TEST_F(RecipesE2e, WithoutAPathTheDataAreTheProgramsOwn) {
   const Words few = {"--train.max_steps=1", "--train.global_batch=4"};
-  const Ran text = launch::run(
+  const Ran text = launch::run_training(
       train({"gpt", {"--model.layers=1", "--model.dim=8", "--model.heads=1", "--model.context=128"}}, 1, "gpt", few));
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_THAT(text.out,
               AllOf(HasSubstr("Reigen's documents"), HasSubstr("perplexity"), HasSubstr("goes on like this")));
   const auto summary = nlohmann::json::parse(read_file(root_ / "gpt" / "summary.json"));
   EXPECT_NEAR(summary["test_perplexity"], std::exp(summary["test_loss"].get<double>()), 1e-9);
-  const Ran pictures = launch::run(train({"resnet18", {"--model.width=2"}}, 1, "resnet18", few));
+  const Ran pictures = launch::run_training(train({"resnet18", {"--model.width=2"}}, 1, "resnet18", few));
   EXPECT_EQ(pictures.code, 0) << pictures.err;
   EXPECT_THAT(pictures.out, HasSubstr("10000 drawn pictures"));
 }

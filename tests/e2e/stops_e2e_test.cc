@@ -67,7 +67,7 @@ std::vector<pid_t> ranks_of(const ChildProgram& job) {
 }
 
 TEST_F(Stops, EverySpellingSavesAndThePrintedCommandGoesOnBitwise) {
-  const Ran whole = launch::run(train("whole", steps(30)));
+  const Ran whole = launch::run_training(train("whole", steps(30)));
   ASSERT_EQ(whole.code, 0) << whole.err;
   enum class To { kLauncher, kRank, kAll };
   const struct {
@@ -91,7 +91,7 @@ TEST_F(Stops, EverySpellingSavesAndThePrintedCommandGoesOnBitwise) {
     const std::string command = printed_command(job.out());
     ASSERT_THAT(command, HasSubstr("--run.resume true"));
     EXPECT_THAT(command, Not(HasSubstr("may_differ")));
-    const Ran on = launch::run({"sh", "-c", command});
+    const Ran on = launch::run_training({"sh", "-c", command});
     EXPECT_EQ(on.code, 0) << on.err;
     EXPECT_EQ(model(c.name), model("whole"));
   }
@@ -109,7 +109,7 @@ TEST_F(Stops, AFlagPicksTheSignals) {
 TEST_F(Stops, ATimeEndsTheRunAsASignalDoes) {
   Words words = steps(100000);
   words.insert(words.end(), {"--run.stop_after", "3"});
-  const Ran ran = launch::run(train("run", words));
+  const Ran ran = launch::run_training(train("run", words));
   EXPECT_EQ(ran.code, 75) << ran.err;
   EXPECT_THAT(printed_command(ran.out), HasSubstr("--run.stop_after 3"));
   EXPECT_TRUE(fs::exists(root_ / "run" / "checkpoints"));

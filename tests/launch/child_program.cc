@@ -125,6 +125,12 @@ int wait_for(ChildProgram& program) {
 
 Ran run(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
   ChildProgram program(command, environment);
+  const int code = program.wait();
+  return {code, program.out(), program.err()};
+}
+
+Ran run_training(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+  ChildProgram program(command, environment);
   const int code = wait_for(program);
   return {code, program.out(), program.err()};
 }

@@ -38,8 +38,7 @@ class ChildProgram {
   std::string text_[2];
 };
 
-// Like wait(), for a program that trains. It has no limit of its own, because a busy machine is slow; the limit of the
-// test ends a program that hangs.
+// Like wait(), for a program that trains: it waits five times as long, because a busy machine is slow.
 int wait_for(ChildProgram& program);
 
 struct Ran {
@@ -48,8 +47,10 @@ struct Ran {
   std::string err;
 };
 
-// Runs a program to its end. Like wait_for(), it has no limit of its own.
+// Runs a program, and waits for its end as wait() does.
 Ran run(const std::vector<std::string>& command, const std::vector<std::string>& environment = {});
+// The same for a program that trains, with wait_for().
+Ran run_training(const std::vector<std::string>& command, const std::vector<std::string>& environment = {});
 
 // The command `reigen run` with these words.
 std::vector<std::string> reigen_run(const std::vector<std::string>& words);

@@ -171,6 +171,24 @@ TEST_P(SteadyStepTest, WaitsForNothingAndAllocatesNothing) {
   }
 }
 
+// Strategies that combine gradients without messages between two ranks.
+TEST_F(TrainerTest, StrategiesOfGradientsWaitForNothing) {
+  const std::vector<parallel::AnyStrategy> strategies = {parallel::Bf16Options{}, parallel::TopKOptions{.share = 0.3},
+                                                         parallel::OneBitOptions{.start_step = 1}};
+  for (const parallel::AnyStrategy& strategy : strategies) {
+    Config run = short_run(config(strategy.name), 2);
+    run.parallel.shard = "none";
+    run.parallel.strategy = strategy;
+    for (const std::vector<Calls>& windows : train(2, mlp, run)) {
+      ASSERT_EQ(windows.size(), kWindows);
+      for (const Calls& calls : windows) {
+        EXPECT_EQ(calls.waits, 0) << strategy.name;
+        EXPECT_EQ(calls.allocations, 0) << strategy.name;
+      }
+    }
+  }
+}
+
 // What the host must know at once, it waits for.
 using NoSteadyStepTest = TrainerTest;
 TEST_F(NoSteadyStepTest, WaitsForStepsThatItMaySkip) {

@@ -122,6 +122,10 @@ typedef struct reigen_init_options {
   // The number of sockets of "tcp" that share a large message. Default: 0, which means the variable
   // REIGEN_COMM_CONNECTIONS, or 1 without it.
   int connections;
+  // The GPU on whose memory calls work too: "cuda" (the GPU with the rank's number on its machine), "cuda:0", "cuda:1".
+  // Default: NULL, which means no GPU.
+  const char* device;
+  const char* device_backend;  // the backend for memory of the GPU, "cuda_ipc" or "nccl"; default: NULL, the better one
 } reigen_init_options;
 
 typedef struct reigen_comm_options {
@@ -141,6 +145,8 @@ typedef struct reigen_comm_options {
   const char* network;           // default "tcp"; reigen_init_options explains this and the next two members
   int segments;                  // default 0, which means that the size of a transfer decides
   int connections;               // default 1
+  const char* device;            // default: NULL; as in reigen_init_options
+  const char* device_backend;    // default: NULL; as in reigen_init_options
 } reigen_comm_options;
 
 typedef struct reigen_call_options {
@@ -155,6 +161,9 @@ typedef struct reigen_call_options {
   // compare it.
   const char* tag;
   double factor;  // default 1; this rank's input is multiplied by this factor; only for sums of floats
+  // Only for memory of the group's GPU: a cudaStream_t. The call begins after the work that is on this stream now.
+  // Default: NULL, which means the GPU's default stream.
+  void* stream;
 } reigen_call_options;
 
 reigen_status reigen_init_options_default(reigen_init_options* options, size_t bytes);
@@ -180,10 +189,16 @@ int reigen_rank(const reigen_comm* comm);             // -1 if comm is NULL
 int reigen_size(const reigen_comm* comm);             // -1 if comm is NULL
 const char* reigen_name(const reigen_comm* comm);     // NULL if comm is NULL
 const char* reigen_backend(const reigen_comm* comm);  // NULL if comm is NULL
+// The group's GPU and the backend for its memory: "cuda:0" and "cuda_ipc". Without a GPU "cpu" and "". NULL if comm is
+// NULL.
+const char* reigen_device(const reigen_comm* comm);
+const char* reigen_device_backend(const reigen_comm* comm);
 
 // Allocates zeroed memory, aligned to 64 bytes. Operations on this memory make no extra copies. The memory may outlive
 // the group. Fails with REIGEN_OS_RESOURCE when no memory is left.
 reigen_status reigen_allocate(reigen_comm* comm, size_t bytes, reigen_memory** memory);
+// Does the same in the memory of the group's GPU. When the memory is released, the host waits for the GPU.
+reigen_status reigen_allocate_on_device(reigen_comm* comm, size_t bytes, reigen_memory** memory);
 void* reigen_memory_data(const reigen_memory* memory);  // NULL if memory is NULL
 void reigen_memory_release(reigen_memory* memory);
 
@@ -257,6 +272,10 @@ reigen_status reigen_poll(reigen_comm* comm);
 // limits the wait. Fails with REIGEN_ERROR_TIMEOUT when this time has passed. If reigen_work_is_completed returns 0
 // after this failure, the operation continues, and the program may wait for it again.
 reigen_status reigen_work_wait(reigen_work* work, int64_t timeout_ms);
+// For a call on memory of the group's GPU: work that is put on `stream` (a cudaStream_t; NULL: the default stream)
+// after this function runs after the call. The host does not wait for the GPU. If the call fails later, the group's
+// next call fails.
+reigen_status reigen_work_wait_on(reigen_work* work, void* stream);
 int reigen_work_is_completed(const reigen_work* work);  // 1 if it has completed or failed, 0 if not, -1 if work is NULL
 void reigen_work_release(reigen_work* work);            // an operation that is not complete continues
 // NOLINTEND(readability-identifier-naming)

@@ -39,7 +39,7 @@ enum class Role {
 };
 inline constexpr std::size_t kRoles = 3;
 
-// A flat buffer on one rank.
+// How a flat buffer is divided, as one rank sees it: the boxes of the tensors may differ between ranks.
 struct Range {
   format::TensorType type = format::TensorType::kF32;
   std::size_t unit = kNoUnit;

@@ -2,8 +2,8 @@
 //
 // By default LibTorch uses every processor on which the process may run. So without share_cores() the ranks of one
 // machine compete for the processors, and become 12 to 33 times slower. data_parallel(), DistributedOptimizer and the
-// recipes (the trainings of `reigen train`) call share_cores(). A program that uses none of these calls share_cores()
-// itself, after init():
+// recipes (the trainings of `reigen train`) call share_cores(). If a program uses none of these three, it must
+// call share_cores() itself, after init():
 //
 //   auto world = reigen::init();
 //   reigen::share_cores(world);

@@ -1,6 +1,7 @@
 // A lane carries the messages from one rank to another (lane.h). The courier opens the lanes of a group and gives their
-// transfers to NCCL, on a thread of its own. So a short send can complete before the receiver has made its recv, and
-// the driver thread never waits for the store.
+// transfers to NCCL, on a thread of its own. A courier also takes in short messages for which its rank has made no recv
+// yet, so a short send completes without this recv. Only the courier's thread waits for the store; the thread that
+// drives the group's calls never does.
 // Thread rule: as each member says; lane.h defines "Caller" and "Driver". The first lane starts the courier's thread.
 #pragma once
 

@@ -68,8 +68,8 @@ Schedule direct_all_reduce(const Problem& p) {
 
 Schedule direct_reduce_scatter(const Problem& p) {
   const Blocks blocks(p.counts);
-  // The schedule may be eager even if the call is in place: it overwrites only this rank's own block, which this rank
-  // sends to nobody.
+  // The schedule may be eager (a send may begin before all earlier steps are complete) even if the call is in place,
+  // because it overwrites only this rank's own block. This rank sends that block to nobody.
   Schedule schedule{.scratch = scratch_of(p, blocks), .eager = true};
   for (std::size_t k = 0; k < p.segments; ++k) {
     Step step;

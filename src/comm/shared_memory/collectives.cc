@@ -400,7 +400,8 @@ void Collective::resolve_buffers_of(int rank) {
 }
 
 void Collective::plan_rounds() {
-  // A rule for two_shot does not apply to common memory. In two_shot a slow rank might copy its result from its staging
+  // If the result lies in common memory (memory that all ranks have mapped), a user's rule that chooses the algorithm
+  // two_shot has no effect. In two_shot a slow rank might copy its result from its staging
   // buffer to common memory after another rank has completed the call and written newer data there.
   const bool forced = chosen_ == Way::kTwoShot && !is_in_common();
   const bool pushes =

@@ -63,8 +63,8 @@ class Medium {
   // work. Called on the thread that makes the call.
   virtual std::shared_ptr<Before> mark(const Stream& after) = 0;
   virtual std::unique_ptr<Job> begin() = 0;
-  // Zero if no job and no call waits for the device; otherwise the time since the last such wait began. A device wakes
-  // no thread when it is done, so a thread that sleeps must ask from time to time.
+  // Zero if no Job and no call waits for the device; otherwise the time since the newest of their waits began. A device
+  // wakes no thread when it is done, so a thread that sleeps must ask from time to time.
   virtual std::chrono::nanoseconds busy_for() const = 0;
   // Waits until the device has done all work that jobs have requested until now, but not longer than `limit`. Returns
   // false if the device is not done then.

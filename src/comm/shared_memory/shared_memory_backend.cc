@@ -20,7 +20,8 @@ namespace {
 constexpr std::size_t kPageBytes = 4096;
 // A device wakes no thread when it is done, so a waiting thread asks it repeatedly. The pause between two questions is
 // a tenth of the wait so far, but at least kGlance and at most kLongGlance. In the pauses the thread spins until the
-// wait has lasted kPatience, and then sleeps. Even a short sleep takes 60 us.
+// wait has lasted kPatience, and then sleeps. Where ranks share processors it always sleeps. Even a short sleep takes
+// 60 us.
 constexpr auto kPatience = std::chrono::microseconds(600);
 constexpr auto kGlance = std::chrono::microseconds(20);
 constexpr auto kLongGlance = std::chrono::milliseconds(1);
@@ -60,7 +61,7 @@ class SharedMemoryBackend : public Backend {
     const auto busy = medium() ? medium()->busy_for() : std::chrono::nanoseconds(0);
     if (busy.count() == 0) return group_.sleep(ready, limit);
     const std::chrono::nanoseconds pause = std::clamp<std::chrono::nanoseconds>(busy / 10, kGlance, kLongGlance);
-    if (busy > kPatience || !may_spin_) return group_.sleep(ready, std::min(limit, pause));
+    if (busy > kPatience || !both_may_spin_) return group_.sleep(ready, std::min(limit, pause));
     const Deadline glance = Deadline::after(std::min(limit, pause));
     while (!ready() && !glance.expired()) std::this_thread::yield();
   }
@@ -123,7 +124,7 @@ class SharedMemoryBackend : public Backend {
   Group group_;
   // Each rank has a processor for the thread that waits, in addition to the one for the thread that computes. Otherwise
   // a thread that spins would delay the others.
-  const bool may_spin_ = base::have_cores(group_.core_share(), 2);
+  const bool both_may_spin_ = base::have_cores(group_.core_share(), 2);
   Pipeline pipeline_;
   bool aborted_ = false;
   std::vector<Pair> pairs_{static_cast<std::size_t>(group_.size())};

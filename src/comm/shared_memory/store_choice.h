@@ -6,12 +6,12 @@
 // A pass is the work of one rank in one call: its sums or its copies. Passes of the same kind of work whose numbers of
 // bytes have the same binary logarithm, rounded down, form a class. The first pass of a class follows the guess of the
 // caller. It is not counted, because it may touch memory for the first time. The next six passes use the two kinds of
-// stores in turn. Then the class chooses the kind with the lower median of three times. The kind that was not guessed
-// must be an eighth faster than the guessed kind, because the time of a pass does not show one effect of the choice:
-// data that remain in the caches help the rank that reads them next. After 64 passes the class tries the other kind
-// again for three passes. Each time the other kind loses, the next trial comes after twice as many passes as before, up
-// to 4096. So the class notices a change of the machine. On a machine that does not change, less than a thousandth of
-// the passes are trials.
+// stores in turn. Then the class chooses the kind with the lower median of three times. The guess knows
+// of an effect that the time of a pass does not show: data that remain in the caches help the rank that reads them
+// next. So the kind that was not guessed must be an eighth faster than the guessed kind. After 64 passes the class
+// tries the other kind again for three passes. Each time the other kind loses, the next trial comes after twice as many
+// passes as before, up to 4096. So the class notices a change of the machine. On a machine that does not change, less
+// than a thousandth of the passes are trials.
 #pragma once
 
 #include <array>

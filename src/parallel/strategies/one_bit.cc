@@ -74,9 +74,11 @@ void add_message(Number* sum, std::int64_t count, const std::uint8_t* message) {
   }
 }
 
-// The values that each bit of a byte stands for.
+// The values that each bit of a byte stands for. They are made on the device, because a copy from the host would make
+// the host wait.
 at::Tensor bit_values(const at::Device& device) {
-  return at::ones({8}, at::TensorOptions().dtype(at::kByte)).bitwise_left_shift(at::arange(8, at::kByte)).to(device);
+  const auto bytes = at::TensorOptions().dtype(at::kByte).device(device);
+  return at::ones({8}, bytes).bitwise_left_shift(at::arange(8, bytes));
 }
 
 // The same two functions for tensors on a GPU.

@@ -103,8 +103,9 @@ void BackwardWatch::await_end() {
   }
   auto owned = std::make_shared<int>(id);
   backwards_.push_back(owned);
-  // LibTorch runs the callback on the caller's streams only if the outer backward itself adds gradients, and not if
-  // only inner backwards do. So the callback sets the stream that is current in this hook.
+  // A backward can run another one inside it (a recomputed unit does). LibTorch runs the callback on the caller's
+  // streams only if the outer backward itself adds to .grad, and not if only inner backwards do. So the callback sets
+  // the stream that is current in this hook.
   std::optional<c10::Stream> stream;
   const at::Device device = parameters_.front().device();
   if (device.is_cuda()) stream = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(device);

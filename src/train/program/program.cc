@@ -287,6 +287,16 @@ void require_ranks_of_launcher(std::optional<int> wanted, const launch::Environm
       ExitCode::kUsage);
 }
 
+// All ranks were given the same name, so the error for an unknown one is printed once.
+const Recipe& common_recipe(const std::string& name) {
+  try {
+    return find_recipe(name);
+  } catch (Error& error) {
+    error.mark_common();
+    throw;
+  }
+}
+
 int run_recipe(const Program& program, const launch::Environment& environment) {
   const Recipe& recipe = program.recipe;
   CommandLine line = [&] {
@@ -425,7 +435,7 @@ int run_program(int argc, char** argv) {
     }
     const Arguments options(arguments.begin() + 1, arguments.end());
     if (arguments[0] == kDdpBench) return run_ddp_bench(options, environment);
-    return run_recipe({.recipe = find_recipe(arguments[0]), .options = options, .built_in = true}, environment);
+    return run_recipe({.recipe = common_recipe(arguments[0]), .options = options, .built_in = true}, environment);
   });
 }
 
