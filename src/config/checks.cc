@@ -129,6 +129,14 @@ std::vector<std::pair<std::string, double>> lr_factors_of(const OptimConfig& con
 
 bool lets_gradients_stay(const ParallelConfig& config) { return set_for_buckets(config).empty(); }
 
+int copies_held(const parallel::AnyStrategy& strategy) {
+  int copies = 0;
+  strategy.visit([&](const auto& options) {
+    if constexpr (requires { options.kHolds; }) copies = options.kHolds;
+  });
+  return copies;
+}
+
 bool acts_on_weights(const parallel::AnyStrategy& strategy) {
   bool acts = false;
   strategy.visit([&](const auto& options) {

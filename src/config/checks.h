@@ -32,6 +32,9 @@ std::optional<Device> device_of(const TrainConfig& config);
 // share. False if an option is set that needs an exchange of gradients in buckets.
 bool lets_gradients_stay(const ParallelConfig& config);
 
+// The memory that a rank keeps for the strategy between steps, as a multiple of the memory of all trainable weights.
+int copies_held(const parallel::AnyStrategy& strategy);
+
 // Whether the weights of the ranks differ between steps under this strategy.
 bool acts_on_weights(const parallel::AnyStrategy& strategy);
 

@@ -90,9 +90,15 @@ TEST_F(Damage, OfAnyFileFallsBackToTheCheckpointBefore) {
   }
 }
 
-// Ten thousand times, a checkpoint is damaged at random with a known seed.
+// AddressSanitizer takes four times as long, and finds an access outside of a block in fewer damages.
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kDamages = 2000;
+#else
+constexpr int kDamages = 10000;
+#endif
+
+// A checkpoint is damaged many times, at random with a known seed.
 TEST_F(Damage, IsAlwaysFoundAndNamed) {
-  constexpr int kDamages = 10000;
   std::mt19937_64 random(7);
   ASSERT_EQ(found(), "");
   const Checkpoint whole(path_);

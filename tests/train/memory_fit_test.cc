@@ -111,6 +111,17 @@ TEST(MemoryFit, CopiesForCheckpointsAreCounted) {
   EXPECT_THAT(refusal(2, "parameters", 10 * kMiB, "tcp", copies), HasSubstr("26.7 MiB for 2 ranks here"));
 }
 
+// Adasum keeps three times the weights on each rank, which are 11.5 MiB.
+TEST(MemoryFit, WhatAStrategyKeepsIsCounted) {
+  const auto adasum = [](Config& config) { config.parallel.strategy.name = "adasum"; };
+  EXPECT_THAT(
+      refusal(2, "none", 40 * kMiB, "tcp", adasum),
+      AllOf(HasSubstr("what strategy adasum keeps"), HasSubstr("53.5 MiB for 2 ranks here"),
+            HasSubstr("--parallel.strategy plain needs 30.5 MiB"), Not(HasSubstr("--parallel.shard optimizer"))));
+  EXPECT_EQ(refusal(2, "none", 46 * kMiB, "tcp", adasum), "");
+  EXPECT_EQ(refusal(2, "none", 23 * kMiB, "tcp", [](Config& config) { config.parallel.strategy.name = "bf16"; }), "");
+}
+
 TEST(MemoryFit, WholeGradientsBetweenMicroBatchesAreCounted) {
   const auto adds_up = [](Config& config) { config.train.micro_batch = 4; };
   EXPECT_THAT(refusal(2, "parameters", 10 * kMiB, "tcp", adds_up),

@@ -22,7 +22,8 @@ inline void add_staleness(Fields& fields, std::int64_t& staleness) {
 // The constant kOfWeights in a struct means that the strategy combines weights, not gradients, so the weights of the
 // ranks may differ. The constant kKeepsErrors in a struct means that a rank keeps the part of a gradient that it did
 // not send, and adds this part to a later gradient. If the loss scale changes between these two gradients, the part has
-// the wrong scale.
+// the wrong scale. The constant kHolds in a struct is the memory that a rank keeps for the strategy between steps, as a
+// multiple of the memory of all trainable weights (16-bit weights count as fp32). Without kHolds it is nothing.
 struct PlainOptions {
   static constexpr const char* kName = "plain";
 };
@@ -41,6 +42,7 @@ inline void describe(Fields&, Fp16Options&) {}
 // `rank` equals the smaller side of the matrix.
 struct PowerSgdOptions {
   static constexpr const char* kName = "power_sgd";
+  static constexpr int kHolds = 1;  // the parts of gradients that were not sent
   static constexpr bool kKeepsErrors = true;
 
   std::int64_t rank = 2;         // rank of the matrix product that is sent for a gradient; 1 to 63
@@ -57,6 +59,7 @@ inline void describe(Fields& fields, PowerSgdOptions& o) {
 // al., https://arxiv.org/abs/1712.01887
 struct TopKOptions {
   static constexpr const char* kName = "top_k";
+  static constexpr int kHolds = 1;  // the parts of gradients that were not sent
   static constexpr bool kKeepsErrors = true;
 
   double share = 0.01;  // share of a parameter's elements that is sent, in (0, 1]
@@ -69,6 +72,7 @@ inline void describe(Fields& fields, TopKOptions& o) {
 // Interspeech 2014; Karimireddy et al., https://arxiv.org/abs/1901.09847
 struct OneBitOptions {
   static constexpr const char* kName = "one_bit";
+  static constexpr int kHolds = 1;  // the parts of gradients that were not sent
   static constexpr bool kKeepsErrors = true;
 
   std::int64_t start_step = 50;  // plain averages before this step: adaptive optimizers must see magnitudes first
@@ -93,6 +97,7 @@ enum class AdasumOf {
 };
 struct AdasumOptions {
   static constexpr const char* kName = "adasum";
+  static constexpr int kHolds = 3;  // the changes of two ranks, and the weights before the step
 
   AdasumOf of = AdasumOf::kSteps;
 };
@@ -133,6 +138,7 @@ inline void describe(Fields& fields, HierarchicalSgdOptions& o) {
 // ranks' changes. Douillard et al., https://arxiv.org/abs/2311.08105
 struct DilocoOptions {
   static constexpr const char* kName = "diloco";
+  static constexpr int kHolds = 2;  // the weights of the last outer step, and their momentum
   static constexpr bool kOfWeights = true;
 
   std::int64_t every = 50;      // steps between two outer steps; at least 1
@@ -156,6 +162,7 @@ enum class Topology {
 };
 struct GossipOptions {
   static constexpr const char* kName = "gossip";
+  static constexpr int kHolds = 2;  // the weights of two neighbours
   static constexpr bool kOfWeights = true;
 
   Topology topology = Topology::kRing;
@@ -170,6 +177,7 @@ inline void describe(Fields& fields, GossipOptions& o) {
 // https://arxiv.org/abs/1902.00340
 struct AsyncGossipOptions {
   static constexpr const char* kName = "async_gossip";
+  static constexpr int kHolds = 3;  // the public copy, and its differences from those of two neighbours
   static constexpr bool kOfWeights = true;
 
   std::int64_t staleness = 4;  // at least 0
@@ -181,6 +189,7 @@ inline void describe(Fields& fields, AsyncGossipOptions& o) { add_staleness(fiel
 // Stale Synchronous Parallel Parameter Server, NIPS 2013
 struct StaleSynchronousOptions {
   static constexpr const char* kName = "stale_synchronous";
+  static constexpr int kHolds = 1;  // the weights before the step
   static constexpr bool kOfWeights = true;
 
   std::int64_t staleness = 2;  // a rank waits only for changes from this many steps ago or more; at least 0

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "config/checks.h"
 #include "reigen/base/bytes.h"
 #include "reigen/nn/without_memory.h"
 #include "train/run/agree.h"
@@ -27,8 +28,10 @@ struct Here {
 
 struct Need {
   parallel::LayoutInputs inputs;
-  bool copies = false;   // whether copies of the tensors that a rank writes to a checkpoint count
-  bool adds_up = false;  // whether whole gradients that are kept between micro-batches count
+  bool copies = false;           // whether copies of the tensors that a rank writes to a checkpoint count
+  bool adds_up = false;          // whether whole gradients that are kept between micro-batches count
+  std::int64_t of_strategy = 0;  // bytes of each rank for the strategy
+  bool travels = false;          // whether a strategy other than plain is set
 
   std::int64_t of(const Here& here) const { return of(inputs.choose(), here); }
   std::int64_t of(const layout::Layout& layout, const Here& here) const {
@@ -42,6 +45,7 @@ struct Need {
       }
       if (adds_up) bytes += layout.bytes_before_averaging(at);
       if (copies) bytes += layout.bytes_given(at);
+      bytes += of_strategy;
     }
     return bytes;
   }
@@ -70,6 +74,7 @@ struct Need {
       changed.inputs.choices.sharding = layout::Sharding::kParameters;
       changed.inputs.choices.axes = {{"dp_shard", ranks}};
       changed.inputs.machine.shares_memory = false;
+      changed.of_strategy = 0;  // these ranks need strategy plain
     });
   }
 };
@@ -104,7 +109,8 @@ std::string what_fits(const Need& need, const Here& here) {
   const layout::Choices& now = need.inputs.choices;
   int ranks = 1;
   for (const layout::Axis& axis : now.axes) ranks *= axis.size;
-  if (ranks > 1) {
+  // A strategy other than plain goes with no sharding, or (if it combines gradients) with that of optimizer states.
+  if (ranks > 1 && !need.travels) {
     for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
       add(fmt::format("--parallel.shard {}", layout::to_text(sharding)), need.with([&](Need& changed) {
         changed.inputs.choices.sharding = sharding;
@@ -113,6 +119,7 @@ std::string what_fits(const Need& need, const Here& here) {
     }
   }
   const bool divides = !ways.empty();
+  if (need.of_strategy > 0) add("--parallel.strategy plain", need.with([](Need& changed) { changed.of_strategy = 0; }));
   if (need.copies) add("--checkpoint.asynchronous false", need.with([](Need& changed) { changed.copies = false; }));
   if (need.adds_up && need.makes_beside_shares()) {
     add("--train.micro_batch 0", need.with([](Need& changed) { changed.adds_up = false; }));
@@ -183,10 +190,18 @@ void require_room(const char* what, std::int64_t bytes, const std::string& fix, 
 void require_room(const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config,
                   std::int64_t samples, const Communicator& world,
                   const std::function<base::AvailableMemory()>& available) {
-  const Need need{.inputs = inputs,
-                  .copies = config.checkpoint.asynchronous && !inputs.machine.has_model_on_gpu,
-                  .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples &&
-                             !inputs.machine.has_model_on_gpu};
+  std::int64_t of_strategy = 0;
+  for (const at::Tensor& parameter : module.parameters()) {
+    const auto wide = std::max<std::int64_t>(parameter.element_size(), sizeof(float));
+    if (world.size() > 1 && parameter.requires_grad())
+      of_strategy += config::copies_held(config.parallel.strategy) * parameter.numel() * wide;
+  }
+  const Need need{
+      .inputs = inputs,
+      .copies = config.checkpoint.asynchronous && !inputs.machine.has_model_on_gpu,
+      .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples && !inputs.machine.has_model_on_gpu,
+      .of_strategy = of_strategy,
+      .travels = config.parallel.strategy.name != "plain"};
   const base::AvailableMemory there = available();
   // The parameters that the module holds now have already taken their memory. Their bytes are added to the free bytes.
   std::int64_t held = 0;
@@ -202,6 +217,7 @@ void require_room(const torch::nn::Module& module, const parallel::LayoutInputs&
     if (needed <= here.room) return;
     std::string beside;
     if (need.copies) beside += ", and copies for checkpoint.asynchronous,";
+    if (need.of_strategy > 0) beside += fmt::format(", and what strategy {} keeps,", config.parallel.strategy.name);
     if (need.adds_up && need.makes_beside_shares()) beside += " with gradients of several micro-batches";
     const layout::Sharding sharding = layout::sharding_of(need.inputs.choices, need.inputs.machine);
     throw Error(

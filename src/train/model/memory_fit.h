@@ -20,13 +20,14 @@ namespace reigen::train {
 // Collective. Checks whether weights, gradients and optimizer states fit into the free memory that `available` returns:
 // the memory of the GPU if the model is on a GPU, otherwise that of the host. The needed bytes follow from the layout
 // that inputs.choose() makes. `inputs` must list the states of the optimizer; otherwise these are not counted. The
-// needed bytes include all weights of `module`, so the bytes of weights that are allocated already count as free. If
-// the model is on the host, the copies of checkpoint.asynchronous are counted too, and the whole gradients that are
-// kept between micro-batches, if a rank's `samples` in a step exceed one micro-batch. The bytes of all ranks that use
-// the same memory are added up. Activations are not counted, and neither are the whole weights and gradients that a
-// sharded unit has while it computes. If the bytes do not fit, every rank throws the same error, with exit code 71 and
-// is_common() true. The error says how much is needed and available, which limit applies, and which sharding or number
-// of ranks would fit.
+// needed bytes include all weights of `module`, so the bytes of weights that are allocated already count as free. If a
+// strategy keeps memory between steps, this memory is counted, as a multiple of the trainable weights. If the model is
+// on the host, the copies of checkpoint.asynchronous are counted too, and the whole gradients that are kept between
+// micro-batches, if a rank's `samples` in a step exceed one micro-batch. The bytes of all ranks that use the same
+// memory are added up. Activations are not counted, and neither are the whole weights and gradients that a sharded unit
+// has while it computes. If the bytes do not fit, every rank throws the same error, with exit code 71 and is_common()
+// true. The error says how much is needed and available, which limit applies, and which sharding or number of ranks
+// would fit.
 void require_room(
     const torch::nn::Module& module, const parallel::LayoutInputs& inputs, const Config& config, std::int64_t samples,
     const Communicator& world,
