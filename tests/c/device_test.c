@@ -143,15 +143,15 @@ int main(void) {
   refuse();
   init_alone();
   const char* place = getenv("TMPDIR");
-  snprintf(store, sizeof store, "%.100s/reigen_c_XXXXXX", place != NULL ? place : "/tmp");
-  CHECK(mkdtemp(store) != NULL);
-  strcat(store, "/store");
+  char folder[128];
+  snprintf(folder, sizeof folder, "%.100s/reigen_c_XXXXXX", place != NULL ? place : "/tmp");
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(store, sizeof store, "%s/store", folder);
   pthread_t threads[RANKS];
   int ranks[RANKS] = {0, 1};
   for (int i = 0; i < RANKS; ++i) CHECK(pthread_create(&threads[i], NULL, rank_of, &ranks[i]) == 0);
   for (int i = 0; i < RANKS; ++i) CHECK(pthread_join(threads[i], NULL) == 0);
   unlink(store);
-  *strrchr(store, '/') = '\0';
-  rmdir(store);
+  rmdir(folder);
   return 0;
 }
