@@ -45,6 +45,14 @@ Communicator create(const reigen_comm_options& options) {
 
 constexpr const char* kWhereTo = "the address of a handle";
 
+// Returns the text get(group), or null after an error. The text belongs to the handle.
+template <class Get>
+const char* text_of(const reigen_comm* comm, const char* function, const Get& get) {
+  const char* text = nullptr;
+  guarded([&] { text = get(checked(comm, function)); });
+  return text;
+}
+
 }  // namespace
 
 }  // namespace reigen::c
@@ -98,27 +106,22 @@ int reigen_size(const reigen_comm* comm) {
 }
 
 const char* reigen_name(const reigen_comm* comm) {
-  const char* name = nullptr;
-  guarded([&] { name = checked(comm, "reigen_name").communicator.name().c_str(); });
-  return name;
+  return reigen::c::text_of(comm, "reigen_name",
+                            [](const reigen_comm& group) { return group.communicator.name().c_str(); });
 }
 
 const char* reigen_backend(const reigen_comm* comm) {
-  const char* backend = nullptr;
-  guarded([&] { backend = checked(comm, "reigen_backend").communicator.backend().c_str(); });
-  return backend;
+  return reigen::c::text_of(comm, "reigen_backend",
+                            [](const reigen_comm& group) { return group.communicator.backend().c_str(); });
 }
 
 const char* reigen_device(const reigen_comm* comm) {
-  const char* device = nullptr;
-  guarded([&] { device = checked(comm, "reigen_device").device.c_str(); });
-  return device;
+  return reigen::c::text_of(comm, "reigen_device", [](const reigen_comm& group) { return group.device.c_str(); });
 }
 
 const char* reigen_device_backend(const reigen_comm* comm) {
-  const char* backend = nullptr;
-  guarded([&] { backend = checked(comm, "reigen_device_backend").communicator.device_backend().c_str(); });
-  return backend;
+  return reigen::c::text_of(comm, "reigen_device_backend",
+                            [](const reigen_comm& group) { return group.communicator.device_backend().c_str(); });
 }
 
 reigen_status reigen_allocate(reigen_comm* comm, size_t bytes, reigen_memory** memory) {

@@ -204,29 +204,30 @@ class PowerSgd : public GradientStrategy {
   // orthonormal on the host: on a GPU each of the many short vectors would take several kernels.
   void find_q(Part& part, const GradientBucket& bucket) {
     const at::Tensor on_host = part.first.cpu();  // on the CPU this is the tensor itself
-    Cursor all{on_host};
-    for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
-      const auto matrix = matrices_.find(bucket.names[i]);
-      if (matrix == matrices_.end()) {
-        all.take(bucket.gradients[i].numel());
-        continue;
-      }
-      const Matrix& m = matrix->second;
-      orthonormalize(all.take(m.rows * m.rank).view({m.rows, m.rank}), options_.seed, m.which);
-    }
+    for_matrices(bucket, on_host, [&](const Matrix& m, const at::Tensor& p, const std::string&) {
+      orthonormalize(p, options_.seed, m.which);
+    });
     if (!on_host.is_same(part.first)) part.first.copy_(on_host);
-    Cursor first{part.first};
     Cursor second{part.second};
+    for_matrices(bucket, part.first, [&](const Matrix& m, const at::Tensor& p, const std::string& name) {
+      at::Tensor q = second.take(m.columns * m.rank).view({m.columns, m.rank});
+      at::mm_out(q, errors_.of(name).view({m.rows, m.columns}).t(), p);
+    });
+  }
+
+  // Calls use(matrix, P, name) for each gradient of the bucket that is sent as a matrix. `all` is Part::first or a copy
+  // of it; P is a part of `all`.
+  template <class Use>
+  void for_matrices(const GradientBucket& bucket, const at::Tensor& all, const Use& use) const {
+    Cursor cursor{all};
     for (std::size_t i = 0; i < bucket.gradients.size(); ++i) {
-      const auto matrix = matrices_.find(bucket.names[i]);
-      if (matrix == matrices_.end()) {
-        first.take(bucket.gradients[i].numel());
+      const auto found = matrices_.find(bucket.names[i]);
+      if (found == matrices_.end()) {
+        cursor.take(bucket.gradients[i].numel());
         continue;
       }
-      const Matrix& m = matrix->second;
-      const at::Tensor p = first.take(m.rows * m.rank).view({m.rows, m.rank});
-      at::Tensor q = second.take(m.columns * m.rank).view({m.columns, m.rank});
-      at::mm_out(q, errors_.of(bucket.names[i]).view({m.rows, m.columns}).t(), p);
+      const Matrix& m = found->second;
+      use(m, cursor.take(m.rows * m.rank).view({m.rows, m.rank}), bucket.names[i]);
     }
   }
 

@@ -31,7 +31,7 @@ struct Need {
   bool copies = false;           // whether copies of the tensors that a rank writes to a checkpoint count
   bool adds_up = false;          // whether whole gradients that are kept between micro-batches count
   std::int64_t of_strategy = 0;  // bytes of each rank for the strategy
-  bool travels = false;          // whether a strategy other than plain is set
+  bool has_strategy = false;     // whether a strategy other than plain is set
 
   std::int64_t of(const Here& here) const { return of(inputs.choose(), here); }
   std::int64_t of(const layout::Layout& layout, const Here& here) const {
@@ -110,7 +110,7 @@ std::string what_fits(const Need& need, const Here& here) {
   int ranks = 1;
   for (const layout::Axis& axis : now.axes) ranks *= axis.size;
   // A strategy other than plain goes with no sharding, or (if it combines gradients) with that of optimizer states.
-  if (ranks > 1 && !need.travels) {
+  if (ranks > 1 && !need.has_strategy) {
     for (const Sharding sharding : {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
       add(fmt::format("--parallel.shard {}", layout::to_text(sharding)), need.with([&](Need& changed) {
         changed.inputs.choices.sharding = sharding;
@@ -201,7 +201,7 @@ void require_room(const torch::nn::Module& module, const parallel::LayoutInputs&
       .copies = config.checkpoint.asynchronous && !inputs.machine.has_model_on_gpu,
       .adds_up = config.train.micro_batch > 0 && config.train.micro_batch < samples && !inputs.machine.has_model_on_gpu,
       .of_strategy = of_strategy,
-      .travels = config.parallel.strategy.name != "plain"};
+      .has_strategy = config.parallel.strategy.name != "plain"};
   const base::AvailableMemory there = available();
   // The parameters that the module holds now have already taken their memory. Their bytes are added to the free bytes.
   std::int64_t held = 0;
