@@ -65,6 +65,8 @@ void check_optimization(const Config& config) {
     if constexpr (requires { rule.amsgrad; })
       refuse({{rule.bf16_states && rule.amsgrad, "optim.bf16_states and optim.amsgrad do not go together"}});
   });
+  refuse({{config.train.weights != "own" && config.train.verify > 0,
+           "train.weights bf16 and train.verify do not go together: the check computes in fp32"}});
   const parallel::AnyStrategy& strategy = config.parallel.strategy;
   const std::string& not_finite = config.train.not_finite;
   // True for a strategy that keeps parts of earlier gradients, or lets each rank step with its own gradients.
@@ -75,6 +77,15 @@ void check_optimization(const Config& config) {
         "leave one of them out; the strategies plain, bf16 and fp16 go with it"},
        {not_finite == "rollback" && config.checkpoint.every_steps == 0,
         "train.not_finite rollback needs checkpoint.every_steps", "set it to the number of steps that may be lost"}});
+}
+
+void check_graph(const TrainConfig& train) {
+  const bool captures = train.graph != "none";
+  refuse({{captures && train.precision == "fp16",
+           "train.graph step and train.precision fp16 do not go together: the loss scale changes",
+           "choose train.precision bf16, or leave train.graph out"},
+          {captures && train.activation_checkpoint > 0,
+           "train.graph step and train.activation_checkpoint do not go together"}});
 }
 
 void check_parallel(const Config& config) {
@@ -174,6 +185,7 @@ void require_consistent(const Config& config) {
   require_owned(fields(copy));
   device_of(config.train);
   check_optimization(config);
+  check_graph(config.train);
   check_parallel(config);
 }
 

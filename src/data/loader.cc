@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "data/complete.h"
+#include "data/device_copies.h"
 #include "data/prefetcher.h"
 #include "reigen/base/error.h"
 #include "reigen/data/sampler.h"
@@ -92,7 +93,7 @@ struct Loader::State {
     batch.inputs = std::move(samples.inputs);
     batch.targets = std::move(samples.targets);
     if (options.pin_memory) pin(batch);
-    cut(batch);
+    if (!options.device.is_cuda()) cut(batch);
     return batch;
   }
 
@@ -153,10 +154,29 @@ struct Epoch::Impl {
         prefetcher(state->sampler.steps(start), state->options.workers, state->options.prefetch,
                    [own = state.get(), order = state->order(epoch), epoch, start](std::int64_t step) {
                      return own->make(*order, epoch, start, step);
-                   }) {}
+                   }) {
+    if (state->options.device.is_cuda()) copies.emplace(state->options.device);
+  }
+
+  // Returns the next batch in memory of the GPU, and starts copies of batches that are made already. The first of them
+  // is copied while the GPU computes with the returned batch.
+  std::optional<Batch> next_on_device() {
+    const auto wanted = static_cast<std::size_t>(state->options.device_prefetch);
+    const auto add_next = [&] {
+      std::optional<Batch> batch = prefetcher.next();
+      if (batch) copies->add(std::move(*batch));
+    };
+    if (copies->size() == 0) add_next();
+    if (copies->size() == 0) return std::nullopt;
+    Batch batch = copies->take();
+    state->cut(batch);
+    while (copies->size() < wanted && prefetcher.has_next()) add_next();
+    return batch;
+  }
 
   std::shared_ptr<const Loader::State> state;
-  Prefetcher prefetcher;  // destroyed before `state`, which its threads use
+  std::optional<DeviceCopies> copies;  // set if batches go to a GPU
+  Prefetcher prefetcher;               // destroyed before `state`, which its threads use
   std::optional<Batch> current;
 };
 
@@ -168,7 +188,7 @@ Epoch::~Epoch() = default;
 Batch* Epoch::next() {
   const auto begin = Clock::now();
   impl_->current.reset();  // freed before the wait, so that the next batch can reuse the memory
-  impl_->current = impl_->prefetcher.next();
+  impl_->current = impl_->copies ? impl_->next_on_device() : impl_->prefetcher.next();
   const auto waited = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
   impl_->state->waited_ns.fetch_add(waited.count(), std::memory_order_relaxed);
   return impl_->current ? &*impl_->current : nullptr;
@@ -182,6 +202,10 @@ Loader::Loader(DatasetPtr data, const LoaderOptions& options, const Member& memb
   REIGEN_CHECK(options.micro_batch >= 0, "micro_batch must be at least 1, or 0 for whole shares, got {}",
                options.micro_batch);
   REIGEN_CHECK(options.workers >= 0 && options.workers <= 1024, "workers must be in 0..1024, got {}", options.workers);
+  REIGEN_CHECK(options.device_prefetch >= 0 && options.device_prefetch <= 1024,
+               "device_prefetch must be in 0..1024, got {}", options.device_prefetch);
+  REIGEN_CHECK(!options.device.is_cuda() || options.device.has_index(), "the loader's device {} has no index",
+               options.device.str());
   REIGEN_CHECK(options.prefetch >= 1 && options.prefetch <= 65536, "prefetch must be in 1..65536, got {}",
                options.prefetch);
   state_ = std::make_shared<const State>(std::move(data), options, rank, world_size);

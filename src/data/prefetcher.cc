@@ -81,6 +81,12 @@ void Prefetcher::work() {
   }
 }
 
+bool Prefetcher::has_next() {
+  if (handed_out_ >= count_ || threads_.empty()) return false;
+  const std::lock_guard lock(mutex_);
+  return slot_of(handed_out_).batch.has_value();
+}
+
 std::optional<Batch> Prefetcher::next() {
   if (handed_out_ >= count_) return std::nullopt;
   Slot slot;

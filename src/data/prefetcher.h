@@ -30,6 +30,8 @@ class Prefetcher {
   // Returns the next batch, or nothing at the end. Rethrows the exception that `make` threw for this batch; after that
   // there are no more batches.
   std::optional<Batch> next();
+  // Whether next() would return a batch at once. Always false without workers.
+  bool has_next();
 
  private:
   struct Slot {

@@ -185,7 +185,16 @@ std::shared_ptr<void> allocate(int device, std::size_t bytes) {
 
 std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
   void* data = nullptr;
-  check(cuda_runtime().malloc_host(&data, bytes), "cudaMallocHost");
+  const int code = cuda_runtime().malloc_host(&data, bytes);
+  if (code == kCudaOutOfMemory) {
+    forget_error();
+    throw IoError(Report{.what = "out of memory of the host that can be pinned",
+                         .got = {},
+                         .expected = fmt::format("{} more", format_bytes(bytes)),
+                         .fix = "free memory of the host, or raise its limit of locked memory"},
+                  ExitCode::kOsResource);
+  }
+  check(code, "cudaMallocHost");
   return {data, [](void* pointer) { (void)cuda_runtime().free_host(pointer); }};
 }
 

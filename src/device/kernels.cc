@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <string>
-#include <system_error>
-#include <vector>
 
 #include "base/log.h"
 #include "device/cuda_runtime.h"
@@ -15,18 +12,6 @@
 namespace reigen::device {
 
 namespace {
-
-// The folders in which the plug-in may lie: lib/ beside the program's folder, as in an installation; the lib/ of the
-// build; the folder into which this build is installed.
-std::vector<std::string> folders() {
-  std::vector<std::string> all;
-  std::error_code none;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
-  if (!none) all.push_back((program.parent_path().parent_path() / "lib").string());
-  all.emplace_back(REIGEN_PLUGIN_FOLDER);
-  all.emplace_back(REIGEN_INSTALLED_FOLDER);
-  return all;
-}
 
 struct Opened {
   Kernels table = {};
@@ -39,7 +24,7 @@ Opened open_plugin() {
       "build Reigen where nvcc 12.4 or newer is (-DREIGEN_CUDA=ON says why there is none), and put libreigen_cuda.so "
       "where LD_LIBRARY_PATH looks; or stay with the cpu";
   const Library plugin(
-      {.name = "Reigen's plug-in of kernels", .files = {"libreigen_cuda.so"}, .folders = folders(), .fix = fix});
+      {.name = "Reigen's plug-in of kernels", .files = {"libreigen_cuda.so"}, .folders = plugin_folders(), .fix = fix});
   decltype(&reigen_cuda_version) version = nullptr;
   plugin.find(version, "reigen_cuda_version");
   if (version() != kPluginVersion) {

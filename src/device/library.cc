@@ -122,4 +122,14 @@ std::vector<std::string> library_folders(std::initializer_list<const char*> vari
   return folders;
 }
 
+std::vector<std::string> plugin_folders() {
+  std::vector<std::string> all;
+  std::error_code none;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
+  if (!none) all.push_back((program.parent_path().parent_path() / "lib").string());
+  all.emplace_back(REIGEN_PLUGIN_FOLDER);
+  all.emplace_back(REIGEN_INSTALLED_FOLDER);
+  return all;
+}
+
 }  // namespace reigen::device

@@ -46,6 +46,10 @@ class Library {
 // folders_beside_torch(), then the usual folder of CUDA.
 std::vector<std::string> library_folders(std::initializer_list<const char*> variables);
 
+// The folders in which Reigen's own plug-ins may lie: lib/ beside the program's folder, as in an installation; the lib/
+// of the build; the folder into which this build is installed.
+std::vector<std::string> plugin_folders();
+
 // The folders in which a Python installation keeps LibTorch and the libraries that it needs: site-packages/torch/lib,
 // then site-packages/nvidia/*/lib. `library`: the path of one of LibTorch's own libraries there.
 std::vector<std::string> folders_beside(const std::filesystem::path& library);

@@ -135,7 +135,7 @@ class Chooser {
     const bool is_gathered = divides_weights_ && !is_common_;
     const bool may_go_to_disk = is_common_ || is_gathered;
     return {.along = along(tensor, AlongKind::kFlat),
-            .residence = {.medium = medium(may_go_to_disk), .is_common = is_common_},
+            .residence = {.medium = may_go_to_disk && !is_on_gpu() ? offloaded() : memory_, .is_common = is_common_},
             .whole = is_gathered ? Whole::kWhileUnitRuns : Whole::kAlways};
   }
 
@@ -152,17 +152,22 @@ class Chooser {
   }
 
   Placement state(const TensorSpec& tensor) const {
-    const Residence residence{.medium = medium(true), .is_common = is_common_};
+    const Residence residence{.medium = offloaded(), .is_common = is_common_};
     if (sharding_ == Sharding::kNone) return {.along = along(tensor, AlongKind::kReplicate), .residence = residence};
     return {.along = along(tensor, AlongKind::kFlat), .residence = residence, .whole = Whole::kNever};
   }
 
-  Medium medium(bool may_go_to_disk) const { return choices_.offload && may_go_to_disk ? Medium::kDisk : memory_; }
+  bool is_on_gpu() const { return memory_ == Medium::kDevice; }
+  // The memory for data that may be offloaded.
+  Medium offloaded() const {
+    if (!choices_.offload) return memory_;
+    return is_on_gpu() ? Medium::kPinned : Medium::kDisk;
+  }
 
   const Choices& choices_;
   Sharding sharding_;
   bool is_common_;
-  Medium memory_;  // the memory for all tensors that are not on a disk
+  Medium memory_;  // the memory for all tensors that are not offloaded
   bool stays_ = false;
   bool divides_gradients_ = false;
   bool divides_weights_ = false;

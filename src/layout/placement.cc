@@ -24,6 +24,7 @@ const char* to_text(Medium medium) {
     case Medium::kHost: return "memory";
     case Medium::kDevice: return "device memory";
     case Medium::kDisk: return "disk";
+    case Medium::kPinned: return "pinned memory of the host";
   }
   return "unknown";
 }

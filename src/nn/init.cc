@@ -20,6 +20,16 @@ namespace reigen::nn {
 
 namespace {
 
+template <typename T>
+T rounded(double value) {
+  return static_cast<T>(value);
+}
+// Rounds to fp32 first, so a model that is converted to bf16 later has the same values.
+template <>
+at::BFloat16 rounded<at::BFloat16>(double value) {
+  return at::BFloat16(static_cast<float>(value));
+}
+
 // Sets values[i] = value(u). The number u in [0, 1) depends only on `name` (a hash), `seed` and the index first + i.
 template <typename T, typename Value>
 void fill(T* values, std::int64_t count, std::uint64_t name, std::uint64_t seed, std::int64_t first,
@@ -28,7 +38,7 @@ void fill(T* values, std::int64_t count, std::uint64_t name, std::uint64_t seed,
     const auto index = static_cast<std::uint64_t>(first + i);
     const auto words = base::philox(seed, index / 4, name);
     for (std::size_t lane = index % 4; lane < 4 && i < count; ++lane, ++i) {
-      values[i] = static_cast<T>(value(base::unit_interval(words[lane])));
+      values[i] = rounded<T>(value(base::unit_interval(words[lane])));
     }
   }
 }
@@ -49,10 +59,12 @@ void fill_tensor(const at::Tensor& tensor, std::string_view name, std::uint64_t 
     fill(tensor.data_ptr<float>(), tensor.numel(), hash, seed, first, value);
   } else if (tensor.scalar_type() == at::kDouble) {
     fill(tensor.data_ptr<double>(), tensor.numel(), hash, seed, first, value);
+  } else if (tensor.scalar_type() == at::kBFloat16) {
+    fill(tensor.data_ptr<at::BFloat16>(), tensor.numel(), hash, seed, first, value);
   } else {
     throw InvalidArgument(Report{.what = fmt::format("initial values of {}", name),
                                  .got = at::toString(tensor.scalar_type()),
-                                 .expected = "a tensor of float or double"});
+                                 .expected = "a tensor of float, double or bf16"});
   }
 }
 

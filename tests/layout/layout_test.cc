@@ -281,6 +281,18 @@ TEST(Layout, WhatIsOffloadedIsOnTheDisk) {
   }
 }
 
+TEST(Layout, StatesOfAModelOnAGpuAreOffloadedToPinnedMemory) {
+  for (const Sharding sharding : kShardings) {
+    const Layout layout = choose(
+        some_model(), {.sharding = sharding, .axes = ranks(2), .states = {{.name = "momentum"}}, .offload = true},
+        {.has_model_on_gpu = true});
+    EXPECT_EQ(layout.bytes(Role::kState, {0}, Medium::kPinned), layout.bytes(Role::kState, {0})) << to_text(sharding);
+    for (const Role role : {Role::kValue, Role::kGradient}) {
+      EXPECT_EQ(layout.bytes(role, {0}, Medium::kDevice), layout.bytes(role, {0})) << to_text(sharding);
+    }
+  }
+}
+
 TEST(Layout, TrafficIsThatOfTheTable) {
   const ModelSpec model{.tensors = {{.name = "w", .shape = {8, kBlockElements}}}};
   const std::int64_t bytes = 4 * 8 * kBlockElements + 64;

@@ -23,6 +23,7 @@
 #include "reigen/parallel/replicas.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/runtime/init.h"
+#include "reigen/tensor/gpu_work.h"
 #include "reigen/tensor/tensor_files.h"
 
 namespace reigen::parallel {
@@ -67,13 +68,18 @@ at::Tensor input_of(int rank, int step) {
 
 using Body = std::function<void(Communicator& world, const at::Device& device)>;
 
-// Each rank is a thread with a GPU of its own, or on the CPU. LibTorch's current stream is a stream of the rank.
+// Each rank is a thread with a GPU of its own ("cuda"), on the GPU of all ranks ("cuda:1"), or on the CPU. LibTorch's
+// current stream is a stream of the rank.
 void on(const char* name, int ranks, const Body& body) {
   const Device wanted = parse_device(name);
   run_threads(ranks,
               [&](Communicator& world) {
                 if (wanted.is_cpu()) return body(world, at::kCPU);
                 const at::Device gpu(at::kCUDA, static_cast<c10::DeviceIndex>(world.device().index));
+                if (wanted.index >= 0) {
+                  separate_gpu_work(world);
+                  return body(world, gpu);
+                }
                 const c10::StreamGuard guard(c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(gpu));
                 body(world, gpu);
               },
@@ -132,11 +138,14 @@ TEST(DeviceDataParallel, TrainsTheModelOfTheCpu) {
     for (auto [name, options] : cases) {
       options.share_cores = false;
       const auto expected = trained("cpu", ranks, options);
-      const auto got = trained("cuda", ranks, options);
-      for (std::size_t rank = 0; rank < expected.size(); ++rank) {
-        ASSERT_EQ(got[rank].size(), expected[rank].size());
-        for (std::size_t i = 0; i < expected[rank].size(); ++i) {
-          EXPECT_TRUE(at::equal(got[rank][i], expected[rank][i])) << name << ", rank " << rank << ", tensor " << i;
+      for (const char* gpus : {"cuda", "cuda:1"}) {
+        const auto got = trained(gpus, ranks, options);
+        for (std::size_t rank = 0; rank < expected.size(); ++rank) {
+          ASSERT_EQ(got[rank].size(), expected[rank].size());
+          for (std::size_t i = 0; i < expected[rank].size(); ++i) {
+            EXPECT_TRUE(at::equal(got[rank][i], expected[rank][i]))
+                << name << ", " << gpus << ", rank " << rank << ", tensor " << i;
+          }
         }
       }
     }
@@ -161,6 +170,26 @@ TEST(DeviceDataParallel, AStrategyThatDoesNotKnowGpusIsRefused) {
     } catch (const InvalidArgument& error) {
       EXPECT_THAT(error.what(), HasSubstr("strategy mine is for models on the CPU"));
     }
+  });
+}
+
+TEST(DeviceDataParallel, OffloadPutsOnlyStatesIntoPinnedMemory) {
+  on("cuda", 2, [](Communicator& world, const at::Device& there) {
+    const auto memory_of = [](const at::Tensor& tensor) {
+      cudaPointerAttributes attributes;
+      EXPECT_EQ(cudaPointerGetAttributes(&attributes, tensor.const_data_ptr()), cudaSuccess);
+      return attributes.type;
+    };
+    Net net;
+    net.to(there);
+    auto parallel = data_parallel(net, world, {.offload = "pinned", .share_cores = false});
+    optim::SGD sgd(parallel.parameters(), {.lr = 0.1, .momentum = 0.9});
+    for (const tensor::NamedTensor& state : sgd.state()) {
+      if (state.name.ends_with(".step")) continue;
+      EXPECT_EQ(memory_of(state.tensor), cudaMemoryTypeHost) << state.name;
+      EXPECT_TRUE(state.tensor.is_cuda());
+    }
+    for (const at::Tensor& weight : net.parameters()) EXPECT_EQ(memory_of(weight), cudaMemoryTypeDevice);
   });
 }
 
@@ -252,6 +281,18 @@ TEST(DeviceDataParallel, RefusesThreadsThatShareAGpu) {
                             HasSubstr("ranks 0 and 1 are threads of one process"));
               },
               {.device = Device::cuda(2)});
+}
+
+TEST(DeviceDataParallel, RefusesABackwardOnAnotherThreadWhereThreadsShareAGpu) {
+  on("cuda:2", 2, [](Communicator& world, const at::Device& there) {
+    Net net;
+    net.to(there);
+    auto parallel = data_parallel(net, world, {.share_cores = false});
+    const at::Tensor loss = parallel(input_of(world.rank(), 0).to(there), true).square().sum();
+    std::string said;
+    std::thread([&] { said = refusal([&] { loss.backward(); }); }).join();
+    EXPECT_THAT(said, HasSubstr("this backward runs on a thread of all ranks"));
+  });
 }
 
 TEST(DeviceDataParallel, RefusesRanksOnDifferentKindsOfDevices) {

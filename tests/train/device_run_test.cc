@@ -3,7 +3,9 @@
 #include <atomic>
 #include <chrono>
 
+#include "device/cuda.h"
 #include "fakes/cuda/stand_in.h"
+#include "tensor/gpu/device_graph.h"
 #include "train/small_run.h"
 
 namespace reigen::train {
@@ -25,24 +27,31 @@ class DeviceRunTest : public TrainerTest {
     fit(ranks, run, prepare);
     backend_ = "auto";
   }
-  // Trains on CPU and GPU, and expects the same losses and files.
-  void expect_same(int ranks, const std::string& name, const std::function<void(Config&)>& change = {}) {
+  // Trains on the CPU and on `gpus`, and expects the same losses and files.
+  void expect_same(int ranks, const std::string& name, const char* gpus,
+                   const std::function<void(Config&)>& change = {}) {
     ASSERT_TRUE(kHidden);
-    for (const char* device : {"cpu", "cuda"}) {
+    for (const char* device : {"cpu", gpus}) {
       Config run = config(name + device);
+      run.train.device = device;
       run.parallel.shard = "none";
       if (change) change(run);
       fit_on(device, ranks, run);
     }
-    EXPECT_EQ(losses(name + "cuda"), losses(name + "cpu")) << name;
-    EXPECT_TRUE(model(name + "cuda") == model(name + "cpu")) << name;
-    EXPECT_EQ(summary(name + "cuda")["test_loss"], summary(name + "cpu")["test_loss"]) << name;
+    EXPECT_EQ(losses(name + gpus), losses(name + "cpu")) << name;
+    EXPECT_TRUE(model(name + gpus) == model(name + "cpu")) << name;
+    EXPECT_EQ(summary(name + gpus)["test_loss"], summary(name + "cpu")["test_loss"]) << name;
   }
+  // The ranks are threads. Each has a GPU of its own, or all use the same GPU.
+  static constexpr const char* kOneEach = "cuda";
+  static constexpr const char* kOneForAll = "cuda:1";
 };
 
 TEST_F(DeviceRunTest, TrainsTheModelOfTheCpu) {
-  for (const int ranks : {1, 2, 4}) expect_same(ranks, std::to_string(ranks));
+  for (const int ranks : {1, 2, 4}) expect_same(ranks, std::to_string(ranks), kOneEach);
   EXPECT_THAT(output_, HasSubstr("small: 4 ranks (cuda_ipc on cuda:0)"));
+  for (const int ranks : {2, 4}) expect_same(ranks, "one for " + std::to_string(ranks), kOneForAll);
+  EXPECT_THAT(output_, HasSubstr("small: 4 ranks (cuda_ipc on cuda:1)"));
 }
 
 // Each rank holds its share of states, gradients and weights. The CPU's ranks share them over a network, because ranks
@@ -52,7 +61,8 @@ TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuInShares) {
   for (const int ranks : {2, 4}) {
     for (const char* shard : {"optimizer", "gradients", "parameters"}) {
       for (const std::int64_t micro : {0, 7}) {
-        expect_same(ranks, std::string(shard) + std::to_string(ranks) + std::to_string(micro), [&](Config& c) {
+        const std::string name = std::string(shard) + std::to_string(ranks) + std::to_string(micro);
+        expect_same(ranks, name, micro > 0 ? kOneForAll : kOneEach, [&](Config& c) {
           c.parallel.shard = shard;
           c.train.micro_batch = micro;
           c.train.clip_norm = 0.1;
@@ -80,11 +90,137 @@ TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuWithEveryOption) {
       {"power_sgd", [](Config& c) { c.parallel.strategy = parallel::PowerSgdOptions{.rank = 1, .start_step = 1}; }},
       {"async_gossip", [](Config& c) { c.parallel.strategy = parallel::AsyncGossipOptions{.staleness = 0}; }},
       {"stale", [](Config& c) { c.parallel.strategy = parallel::StaleSynchronousOptions{.staleness = 0}; }},
+      {"copied_in_the_step", [](Config& c) { c.data.device_prefetch = 0; }},
       {"buckets", [](Config& c) { c.parallel.bucket_mb = 0; }},
       {"no_overlap", [](Config& c) { c.parallel.overlap = false; }},
       {"verified", [](Config& c) { c.train.verify = 2; }},
   };
-  for (const auto& [name, change] : changes) expect_same(2, name, change);
+  for (const auto& [name, change] : changes) expect_same(2, name, kOneForAll, change);
+}
+
+// Optimizer states, and the average of the weights, are in pinned memory of the host.
+TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuWithStatesInTheMemoryOfTheHost) {
+  width_ = 5000;
+  for (const char* shard : {"none", "optimizer", "parameters"}) {
+    const std::string name = shard;
+    const auto change = [&](Config& c) {
+      c.parallel.shard = shard;
+      c.optim.ema_decay = 0.9;
+      c.train.clip_norm = 0.1;
+      if (c.train.device != "cpu") c.parallel.offload = "pinned";
+    };
+    for (const int ranks : {1, 2}) {
+      if (ranks > 1 || name == "none") expect_same(ranks, name + std::to_string(ranks), kOneEach, change);
+    }
+  }
+}
+
+// A sample counts once, twice or three times, so the weights of a batch's parts differ in each step.
+class UnevenTerms final : public data::Dataset {
+ public:
+  explicit UnevenTerms(data::DatasetPtr samples) : samples_(std::move(samples)) {}
+  std::int64_t size() const override { return samples_->size(); }
+  const std::string& name() const override { return samples_->name(); }
+  std::int64_t terms(std::int64_t index) const override { return 1 + index % 3; }
+  data::Samples gather(std::span<const std::int64_t> indices) const override { return samples_->gather(indices); }
+
+ private:
+  data::DatasetPtr samples_;
+};
+
+// 64 steps in whole batches and 8 in smaller ones. The learning rate changes in each step.
+TEST_F(DeviceRunTest, AGraphOfTheStepGivesTheSameBits) {
+  ASSERT_TRUE(kHidden);
+  for (const char* device : {"cpu", "cuda"}) {
+    for (const char* graph : {"none", "step"}) {
+      const std::string name = std::string(device) + graph;
+      if (name == "cpustep") continue;
+      Config run = config(name);
+      run.run.ranks = "processes";
+      run.train.graph = graph;
+      run.train.epochs = 8;
+      run.train.global_batch = 24;
+      run.train.micro_batch = 9;
+      run.train.clip_norm = 0.1;
+      run.optim.ema_decay = 0.9;
+      run.optim.warmup_steps = 20;
+      run.optim.schedule.name = "cosine";
+      fit_on(device, 1, run, [](int, SmallTask& task, TrainerOptions&) {
+        task.dropout = 0.3;
+        task.data = std::make_shared<UnevenTerms>(made_data(195, at::kDouble, "train"));
+      });
+    }
+  }
+  for (const char* other : {"cudanone", "cudastep"}) {
+    EXPECT_EQ(losses(other), losses("cpunone")) << other;
+    EXPECT_TRUE(model(other) == model("cpunone")) << other;
+  }
+}
+
+TEST_F(DeviceRunTest, ATaskThatCannotBeCapturedIsRefused) {
+  ASSERT_TRUE(kHidden);
+  Config run = config("run");
+  run.train.device = "cuda";
+  run.train.graph = "step";
+  run.train.global_batch = 24;
+  device_ = Device::cuda();
+  const Prepare waits = [](int, SmallTask& task, TrainerOptions&) {
+    task.before_call = [](std::int64_t) { at::ones({1}, at::Device(at::kCUDA, 0)).item<float>(); };
+  };
+  EXPECT_EQ(failure(1, run, waits), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, AllOf(HasSubstr("this task cannot be captured"), HasSubstr("no .item()")));
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("train.graph step is for one rank"));
+  device_ = Device::cpu();
+  run.train.device = "cpu";
+  EXPECT_EQ(failure(1, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("train.graph step is for a model on a GPU"));
+}
+
+// An event that is polled in a capture, and memory that is allocated in it, end the capture.
+TEST_F(DeviceRunTest, ACaptureRefusesCallsThatWaitOrAllocate) {
+  const c10::DeviceGuard on(at::Device(at::kCUDA, 2));
+  const c10::StreamGuard stream(c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(at::Device(at::kCUDA, 2)));
+  const at::Tensor x = at::ones({4}, at::Device(at::kCUDA, 2));
+  const device::Event event(2);
+  const std::vector<std::pair<const char*, std::function<void()>>> calls = {
+      {"cudaEventQuery", [&] { (void)event.is_done("a poll"); }},
+      {"cudaMalloc", [&] { (void)device::allocate(2, 64); }},
+      {"a wait of the host", [&] { (void)x.select(0, 0).item<float>(); }},
+  };
+  for (const auto& [name, call] : calls) {
+    tensor::DeviceGraph graph(at::Device(at::kCUDA, 2));
+    std::string said;
+    try {
+      graph.capture([&] {
+        const at::Tensor y = x + 1;
+        try {
+          call();
+        } catch (const std::exception&) {
+        }
+      });
+    } catch (const c10::Error& error) {
+      said = error.what();
+    }
+    EXPECT_THAT(said, HasSubstr(name));
+  }
+}
+
+// The graph reads what its memory holds when it is replayed. The capture itself computes nothing.
+TEST_F(DeviceRunTest, AGraphComputesOnlyWhenItIsReplayed) {
+  const at::Device gpu(at::kCUDA, 2);
+  const c10::DeviceGuard on(gpu);
+  const c10::StreamGuard stream(c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(gpu));
+  const at::Tensor x = at::full({4}, 2, gpu);
+  const at::Tensor sum = at::zeros({}, at::TensorOptions().dtype(at::kLong).device(gpu));
+  tensor::DeviceGraph graph(gpu);
+  graph.capture([&] { sum.add_((x * x).sum()); });
+  EXPECT_EQ(sum.item<std::int64_t>(), 0);
+  for (const int value : {3, 5}) {
+    x.fill_(value);
+    graph.replay();
+  }
+  EXPECT_EQ(sum.item<std::int64_t>(), 4 * 9 + 4 * 25);
 }
 
 // These strategies add up the elements of a tensor in LibTorch's order on a GPU, and one after the other on the CPU.
@@ -274,10 +410,11 @@ TEST_F(DeviceRunTest, RefusesWhatGpusDoNotHave) {
   run.train.device = "cuda";
   run.parallel.shard = "optimizer";
   run.parallel.offload = root_.string();
-  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
-  EXPECT_THAT(failure_text_, HasSubstr("offload is for models on the CPU"));
-  EXPECT_EQ(failure(1, run), ExitCode::kConfiguration);
-  EXPECT_THAT(failure_text_, HasSubstr("offload is for models on the CPU"));
+  for (const int ranks : {2, 1}) {
+    EXPECT_EQ(failure(ranks, run), ExitCode::kConfiguration);
+    EXPECT_THAT(failure_text_, AllOf(HasSubstr("offload to a directory is for models on the CPU"),
+                                     HasSubstr("choose offload pinned")));
+  }
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
-// Runs that compute in 16 bits.
+// Runs that compute in 16 bits, and runs that demand deterministic operators.
+#include <ATen/Context.h>
+
+#include "train/run/failure.h"
 #include "train/small_run.h"
 
 namespace reigen::train {
@@ -51,6 +54,44 @@ TEST_F(PrecisionRun, GoingOnIsBitwiseTheUninterruptedRun) {
   }
 }
 
+// Matrices are bf16 in the model and its file, and fp32 in the state of the optimizer.
+TEST_F(PrecisionRun, Bf16WeightsHaveFp32MastersAndGoOnBitwise) {
+  const auto narrow = [&](const std::string& directory) {
+    Config run = with("bf16", directory);
+    run.train.weights = "bf16";
+    run.train.epochs = 20;
+    return run;
+  };
+  Config wide = with("bf16", "wide");
+  wide.train.epochs = 20;
+  fit(1, wide);
+  fit(1, narrow("whole"));
+  EXPECT_NE(losses("whole"), losses("wide"));
+  EXPECT_NEAR(losses("whole")[58], losses("wide")[58], 0.02);
+  EXPECT_THAT(model("whole"),
+              AllOf(HasSubstr(R"("fc1.weight":{"dtype":"BF16")"), HasSubstr(R"("fc1.bias":{"dtype":"F32")")));
+  for (const char* shard : {"none", "parameters"}) {
+    const std::string name = shard;
+    Config whole = narrow("whole_" + name);
+    whole.parallel.shard = shard;
+    fit(2, whole);
+    Config parts = narrow("parts_" + name);
+    parts.parallel.shard = shard;
+    parts.train.max_steps = 7;
+    fit(2, parts);
+    parts.train.max_steps = 0;
+    parts.run.resume = "true";
+    fit(2, parts);
+    EXPECT_EQ(losses("parts_" + name), losses("whole_" + name));
+    EXPECT_EQ(model("parts_" + name), model("whole_" + name));
+    EXPECT_NEAR(losses("whole_" + name)[58], losses("whole")[58], 0.01);
+  }
+  Config other = with("bf16", "parts_none");
+  other.run.resume = "true";
+  EXPECT_EQ(failure(2, other), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("train.weights"));
+}
+
 // A gradient overflows on rank 1 of three. All ranks skip that step and go on with the same weights.
 TEST_F(PrecisionRun, AnOverflowIsSkippedByAll) {
   for (const char* strategy : {"plain", "local_sgd"}) {
@@ -68,6 +109,25 @@ TEST_F(PrecisionRun, AnOverflowIsSkippedByAll) {
     EXPECT_GE(std::count(has_norm.begin(), has_norm.end(), true), 5);
     EXPECT_LT(losses(strategy)[7], losses(strategy)[0]);
   }
+}
+
+// put_() without accumulation keeps any one of several values for the same index.
+TEST_F(PrecisionRun, AnOperatorThatIsNotDeterministicEndsADeterministicRun) {
+  Config run = config("deterministic");
+  const Prepare puts = [](int, SmallTask& task, TrainerOptions&) {
+    task.before_call = [](std::int64_t) { at::zeros({4}).put_(at::tensor({1, 1}, at::kLong), at::ones({2})); };
+  };
+  fit(1, run, puts);
+  run.train.deterministic = true;
+  try {
+    fit(1, run, puts);
+    ADD_FAILURE() << "put_ ran";
+  } catch (const c10::Error&) {
+    const Failure failure = failure_of(std::current_exception());
+    EXPECT_EQ(failure.exit_code, static_cast<int>(ExitCode::kConfiguration));
+    EXPECT_THAT(failure.text, AllOf(HasSubstr("train.deterministic: put_ does not have"), HasSubstr("fix: leave")));
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
 }  // namespace

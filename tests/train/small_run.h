@@ -84,7 +84,9 @@ class SmallTask final : public Task {
   data::DatasetPtr training_data() override { return data ? data : made_data(195, type_, "train"); }
   data::DatasetPtr test_data() override { return held_out ? held_out : made_data(511, type_, "test"); }
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
-    const at::Tensor loss = at::cross_entropy_loss(net_.forward(input), target);
+    const at::Tensor scores = net_.forward(input);
+    const at::Tensor loss =
+        at::cross_entropy_loss(dropout > 0 ? at::dropout(scores, dropout, net_.is_training()) : scores, target);
     ++calls_;
     if (before_call) before_call(calls_);
     const bool is_due = calls_ == poison_gradient_call || (poison_lasts && calls_ > poison_gradient_call);
@@ -99,6 +101,7 @@ class SmallTask final : public Task {
             .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
             .count = target.size(0)};
   }
+  double dropout = 0;
   std::int64_t samples_a_score = 250;
   std::int64_t scored = 0;
   data::DatasetPtr data = {};      // for training; if null, a formula makes the data
@@ -143,9 +146,9 @@ class TrainerTest : public ::testing::Test {
     output_.clear();
     codes_.assign(static_cast<std::size_t>(ranks), ExitCode::kOk);
     const auto run = [&](Communicator& world) {
-      // A stream of the rank's own, as threads share the default stream.
+      // A stream of the rank's own, as threads share the default stream. Where they share a GPU, the trainer makes it.
       c10::OptionalStreamGuard guard;
-      if (!device_.is_cpu()) {
+      if (!device_.is_cpu() && device_.index < 0) {
         const at::Device gpu(at::kCUDA, static_cast<c10::DeviceIndex>(world.device().index));
         guard.reset_stream(c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(gpu));
       }

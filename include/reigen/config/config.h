@@ -48,6 +48,10 @@ struct TrainConfig {
   std::int64_t threads = 0;
   std::string device = "cpu";
   std::string precision = "fp32";
+  std::string weights = "own";
+  bool tf32 = false;
+  bool deterministic = false;
+  std::string graph = "none";
   std::optional<double> loss_scale = {};
   double clip_norm = 0;
   double clip_value = 0;
@@ -74,6 +78,16 @@ inline void describe(Fields& fields, TrainConfig& o) {
              "GPU can be used, else cpu");
   fields.add("precision", o.precision, {"fp32", "fp64", "bf16", "fp16"},
              "bf16, fp16: products and convolutions in 16 bits, weights in fp32; fp32, fp64: everything in this type");
+  fields
+      .add("weights", o.weights, {"own", "bf16"},
+           "bf16: the model's matrices and tables are bf16, and the optimizer keeps fp32 copies of them")
+      .only_for({"bf16"}, o.precision, "train.precision", "own");
+  fields.add("tf32", o.tf32,
+             "on a GPU: fp32 products and convolutions round their inputs to TF32 (10 bits of mantissa)");
+  fields.add("deterministic", o.deterministic,
+             "each run on a GPU gives the same bits; an operator that cannot do so ends the run");
+  fields.add("graph", o.graph, {"none", "step"},
+             "step: one CUDA graph runs forward and backward, for one rank on a GPU; less work for the host");
   fields.add("loss_scale", o.loss_scale, at_least(1).up_to(16777216), "first factor of the loss; overflows change it")
       .only_for({"fp16"}, o.precision, "train.precision");
   fields.add("clip_norm", o.clip_norm, at_least(0), "largest norm of all gradients together; 0: no limit");
@@ -140,11 +154,14 @@ struct DataConfig {
   std::string dump_order = {};
   std::int64_t limit = 0;
   bool may_differ = false;
+  std::int64_t device_prefetch = 2;
 };
 inline void describe(Fields& fields, DataConfig& o) {
   fields.section = "data";
   if (o.takes_path) fields.add("path", o.path, "folder or file of the data; empty: data that the program makes itself");
   fields.add("workers", o.workers, at_least(0).up_to(64), "threads that prepare batches in advance; 0: none");
+  fields.add("device_prefetch", o.device_prefetch, at_least(0).up_to(64),
+             "batches that are copied to the GPU in advance, beside the computation; each takes memory of the GPU");
   fields.add("dump_order", o.dump_order, "file that gets the numbers of each step's samples, one line for each step");
   fields.add("limit", o.limit, at_least(0), "use only the first N training samples; 0: all");
   fields.add("may_differ", o.may_differ, "true: resume also with other data than before; a warning says what differs");
@@ -216,7 +233,10 @@ inline void describe(Fields& fields, ParallelConfig& o) {
       .only_for({"parameters"}, o.shard, "parallel.shard", "own");
   fields.add("reduce_type", o.reduce_type, {"own", "bf16", "fp16"}, "over a network: the type of sent gradients")
       .only_for(kFromGradients, o.shard, "parallel.shard", "own");
-  fields.add("offload", o.offload, "directory on a disk for optimizer states and divided weights; empty: memory");
+  fields.add(
+      "offload", o.offload,
+      "directory on a disk for optimizer states and divided weights; on a GPU: pinned, states in the host's memory; "
+      "empty: none");
   o.strategy.add_name(fields, "strategy", "how the ranks combine their gradients or weights");
   o.strategy.add_options(fields);
 }

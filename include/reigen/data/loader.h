@@ -22,6 +22,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <concepts>
 #include <cstddef>
@@ -50,6 +51,12 @@ struct LoaderOptions {
   // Batches lie in pinned memory, which a GPU copies while the host goes on (tensor.to(gpu, /*non_blocking=*/true)).
   // Needs a build of LibTorch for GPUs.
   bool pin_memory = false;
+  // If it is a GPU, batches are in the GPU's memory. They are copied there on a stream of their own, at most
+  // `device_prefetch` of them in advance, beside the work with earlier batches. LibTorch's current stream waits for the
+  // copy of the batch that next() returns; the host does not, if pin_memory is set. Use the batch on this stream. Each
+  // batch in advance takes memory of the GPU. 0 means that next() starts the copy of the batch that it returns.
+  c10::Device device = c10::Device(c10::DeviceType::CPU);
+  int device_prefetch = 2;
 };
 
 struct MicroBatch {

@@ -44,7 +44,9 @@ struct Choices {
   std::vector<StateSpec> states = {};        // states that the optimizer keeps
   // True if gradients must be sent in buckets, because the user has set a strategy or the size of a bucket.
   bool buckets = false;
-  bool offload = false;  // if true, optimizer states and sharded weights are stored on a disk
+  // If true, optimizer states and sharded weights are stored on a disk. If the model is on a GPU, optimizer states are
+  // stored in pinned memory of the host instead, and weights remain on the GPU.
+  bool offload = false;
   // If true, the weights of a unit (part of the model) are freed after its forward and gathered again for its backward.
   bool reshard_after_forward = true;
   std::size_t group_bytes = std::size_t{25} << 20;  // tensors that are in no unit are gathered in groups of this size

@@ -36,7 +36,12 @@ struct Along {
   bool operator==(const Along&) const = default;
 };
 
-enum class Medium { kHost, kDevice, kDisk };
+enum class Medium {
+  kHost,
+  kDevice,
+  kDisk,
+  kPinned,  // pinned memory of the host, which kernels of the GPU read and write over the bus
+};
 
 // Where a tensor is stored. If is_common is true, the ranks along axis dp_shard have one common copy, which all of them
 // can read. When memory is added up, each of these ranks counts only the bytes of its share of this copy.

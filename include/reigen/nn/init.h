@@ -18,7 +18,7 @@ namespace reigen::nn {
 // tensor[i] = -bound + 2·bound·u(name, seed, first + i), where u is uniform in [0, 1). Elements are numbered in
 // row-major order; values are computed in double and rounded to the tensor's type. If the tensor is only a part of a
 // parameter, `first` is the index of the tensor's first element in the whole parameter. Throws InvalidArgument unless
-// the tensor is a contiguous fp32 or fp64 tensor on the CPU.
+// the tensor is a contiguous fp32, fp64 or bf16 tensor on the CPU.
 void fill_uniform(const at::Tensor& tensor, std::string_view name, std::uint64_t seed, double bound,
                   std::int64_t first = 0);
 

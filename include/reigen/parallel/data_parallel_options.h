@@ -93,6 +93,8 @@ struct DataParallelOptions {
   // A directory on a disk. If it is set, optimizer states and sharded weights are unnamed files in this directory. The
   // kernel caches as much of the files in memory as there is room for. As long as the files fit into memory, they are
   // as fast as memory. If they do not fit, they are as slow as the disk. If `offload` is empty, the data are in memory.
+  // If the model is on a GPU, the only other value is "pinned": optimizer states are then in pinned memory of the host,
+  // and the optimizer's kernel reads and writes them over the bus in each step. Weights remain on the GPU.
   std::filesystem::path offload = {};
   // A function that sets the values of all parameters and buffers that have memory at the time of the call. It must set
   // each of them independently of the others. It runs in no-grad mode. A model that was created without memory

@@ -7,15 +7,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "comm/agree.h"
 #include "reigen/base/error.h"
+#include "tensor/gpu/shared_gpu.h"
 #include "tensor/memory/away_memory.h"
 
 namespace reigen::parallel {
 namespace {
+
+constexpr const char* kPinned = "pinned";  // the value of `offload` for models on a GPU
 
 const char* buffers_text(BufferPolicy policy) {
   switch (policy) {
@@ -75,7 +77,8 @@ std::vector<std::string> describe_options(const DataParallelOptions& options, co
   const auto parameters = module.parameters();
   const auto without = std::count_if(parameters.begin(), parameters.end(), tensor::is_away);
   lines.push_back(fmt::format("parameters without memory: {}", without));
-  lines.push_back(fmt::format("option offload: {}", options.offload.empty() ? "none" : "a directory"));
+  const char* const offloads_to = options.offload.empty() ? "none" : "a directory";
+  lines.push_back(fmt::format("option offload: {}", options.offload == kPinned ? kPinned : offloads_to));
   if (options.shard == Shard::kParameters) {
     lines.push_back(fmt::format("option reshard_after_forward: {}", options.reshard_after_forward));
   }
@@ -140,27 +143,15 @@ namespace {
       Report{.what = fmt::format("[data_parallel] {}", what), .got = got, .expected = expected, .fix = fix});
 }
 
-// Autograd has one thread for each GPU of a process, and all backwards on this GPU run there. If two ranks of a process
-// used one GPU, a rank that waits for the other in backward would block the other's backward too.
-void refuse_a_shared_thread(const at::Device& gpu, const Communicator& world) {
-  static const std::uint64_t kProcess =
-      (static_cast<std::uint64_t>(std::random_device()()) << 32) | std::random_device()();
-  struct Place {
-    std::uint64_t process;
-    std::int64_t gpu;
-    bool operator==(const Place&) const = default;
-  };
-  const Place mine{kProcess, gpu.is_cuda() ? gpu.index() : -1};
-  std::vector<Place> places(static_cast<std::size_t>(world.size()));
-  world.all_gather(&mine, places.data(), sizeof(Place), DataType::kUint8, {.tag = "places of models"});
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (places[i].gpu < 0 || places[i] != places[j]) continue;
-      refuse_on_gpu(fmt::format("ranks {} and {} are threads of one process with one GPU", j, i),
-                    fmt::format("both on cuda:{}", places[i].gpu), "a GPU for each thread",
-                    "start the ranks as processes, which may share a GPU: reigen run -n N");
-    }
-  }
+// If ranks that are threads of one process had one thread for their backwards, a rank that waits for another rank in
+// backward would block the other's backward too.
+void refuse_one_backward_thread(const at::Device& gpu, const Communicator& world) {
+  const auto ranks = tensor::ranks_on_one_backward_thread(gpu, world);
+  if (!ranks) return;
+  refuse_on_gpu(fmt::format("ranks {} and {} are threads of one process with one GPU", ranks->first, ranks->second),
+                "a current stream and a backward thread that both ranks share", "their own for each of the two ranks",
+                "call reigen::separate_gpu_work(world) before the model goes to the GPU, or start the ranks as "
+                "processes: reigen run -n N");
 }
 
 }  // namespace
@@ -177,9 +168,13 @@ void require_device_possible(const torch::nn::Module& module, const DataParallel
   const at::Device device = device_of_weights(module);
   comm::attempt(world, "device of the model", [&] {
     if (!device.is_cuda()) return;
-    if (!options.offload.empty() || options.reshard_to > 0) {
-      refuse_on_gpu(fmt::format("{} is for models on the CPU", options.offload.empty() ? "reshard_to" : "offload"),
-                    "a model on " + device.str(), "neither offload nor reshard_to",
+    if (!options.offload.empty() && options.offload != kPinned) {
+      refuse_on_gpu("offload to a directory is for models on the CPU",
+                    fmt::format("a model on {}, offload {}", device.str(), options.offload.string()),
+                    "offload pinned, or none", "choose offload pinned: optimizer states in pinned memory of the host");
+    }
+    if (options.reshard_to > 0) {
+      refuse_on_gpu("reshard_to is for models on the CPU", "a model on " + device.str(), "no reshard_to",
                     "leave it out, or move the model to the CPU");
     }
     if (world.size() == 1) return;
@@ -198,7 +193,7 @@ void require_device_possible(const torch::nn::Module& module, const DataParallel
                     "choose another strategy, or move the model to the CPU");
     }
   });
-  if (world.size() > 1) refuse_a_shared_thread(device, world);
+  if (world.size() > 1) refuse_one_backward_thread(device, world);
 }
 
 }  // namespace reigen::parallel

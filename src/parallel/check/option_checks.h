@@ -39,7 +39,8 @@ void require_shard_possible(const DataParallelOptions& options, const Communicat
 
 // Throws on every rank if some rank's model is on a GPU and one of these conditions holds: the rank's group does not
 // carry the GPU's memory; the options need something that works only on the CPU; another rank of the same process uses
-// the same GPU. `strategies`: the strategies that the options choose; an entry may be null. Collective.
+// the same GPU, and their work is not separate (reigen/tensor/gpu_work.h). `strategies`: the strategies that the
+// options choose; an entry may be null. Collective.
 void require_device_possible(const torch::nn::Module& module, const DataParallelOptions& options,
                              const Communicator& world, const std::vector<const Strategy*>& strategies);
 

@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "base/no_waiting.h"
+#include "reigen/base/error.h"
 #include "tensor/backward_end.h"
+#include "tensor/hooks/thread_engine.h"
 
 namespace reigen::parallel {
 namespace {
@@ -48,7 +50,9 @@ GradientHook* hook_of(const at::Tensor& parameter) {
 }  // namespace
 
 BackwardWatch::BackwardWatch(std::vector<at::Tensor> parameters)
-    : parameters_(std::move(parameters)), ready_(parameters_.size()) {}
+    : parameters_(std::move(parameters)),
+      needs_own_engine_(!parameters_.empty() && parameters_.front().is_cuda() && tensor::has_own_engine()),
+      ready_(parameters_.size()) {}
 
 BackwardWatch::~BackwardWatch() {
   for (const auto& [parameter, hook] : hooks_) parameter.remove_hook(hook);
@@ -91,6 +95,17 @@ void BackwardWatch::attach(Listener listener) {
 bool BackwardWatch::is_watched(const at::Tensor& parameter) {
   const GradientHook* const hook = hook_of(parameter);
   return hook != nullptr && hook->is_attached();
+}
+
+void BackwardWatch::begin() {
+  if (needs_own_engine_ && !tensor::has_own_engine()) {
+    throw InvalidArgument(Report{
+        .what = "[data_parallel] ranks are threads with one GPU, and this backward runs on a thread of all ranks",
+        .got = "backward() called from a thread that has not called data_parallel()",
+        .expected = "backward() on the thread that called separate_gpu_work() and data_parallel()",
+        .fix = "make model and backward on one thread, or start the ranks as processes: reigen run -n N"});
+  }
+  is_active_ = true;
 }
 
 // The engine's graph task of a backward owns the callbacks of this backward. When an exception ends the backward early,

@@ -46,7 +46,9 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
 
   // ---- A round
 
-  void begin() { is_active_ = true; }
+  // Throws InvalidArgument if the thread that made the watch has separated its GPU work (reigen/tensor/gpu_work.h), and
+  // this backward was called from another thread: it could block the backward of another rank.
+  void begin();
   bool is_active() const { return is_active_; }
   // Makes the watch call on_end at the end of the backward that runs now.
   void await_end();
@@ -64,6 +66,7 @@ class BackwardWatch : public std::enable_shared_from_this<BackwardWatch> {
   void on_backward_end();
 
   std::vector<at::Tensor> parameters_;
+  const bool needs_own_engine_;  // the parameters are on a GPU, and the thread has an autograd engine of its own
   Listener listener_;
   std::vector<std::pair<at::Tensor, unsigned>> hooks_;
   bool is_active_ = false;

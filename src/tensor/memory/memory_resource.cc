@@ -11,6 +11,9 @@ namespace reigen::tensor {
 at::Tensor MemoryResource::make(const FlatBuffer& buffer) {
   const bool on_disk = buffer.residence.medium == layout::Medium::kDisk;
   if (buffer.residence.medium == layout::Medium::kDevice) return make_on_gpu(buffer);
+  if (buffer.residence.medium == layout::Medium::kPinned) {
+    return pinned_part_of_tensor(buffer.count, buffer.type, buffer.first, buffer.last, gpu_);
+  }
   if (buffer.residence.is_common) {
     return on_disk ? common_disk_tensor(ranks_, buffer.count, buffer.type, directory_)
                    : common_tensor(ranks_, buffer.count, buffer.type);

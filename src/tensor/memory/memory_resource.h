@@ -1,7 +1,6 @@
 // Provides the memory of flat buffers. As the layout says, the memory is private, common (one memory of all ranks), on
-// a GPU, or on a disk. All buffers of a model's ranges come from one resource. The resource also counts their bytes,
-// which a run reports as its memory.
-// Thread rule: one thread at a time.
+// a GPU, on a disk, or pinned memory of the host. All buffers of a model's ranges come from one resource. The resource
+// also counts their bytes, which a run reports as its memory. Thread rule: one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +31,8 @@ struct FlatBuffer {
 
 class MemoryResource {
  public:
-  // `directory` is the folder for the files of Medium::kDisk. `gpu` is the device of Medium::kDevice.
+  // `directory` is the folder for the files of Medium::kDisk. `gpu` is the device of Medium::kDevice and
+  // of Medium::kPinned.
   MemoryResource(Communicator ranks, std::filesystem::path directory, const at::Device& gpu = at::kCPU)
       : ranks_(std::move(ranks)), directory_(std::move(directory)), gpu_(gpu) {}
 

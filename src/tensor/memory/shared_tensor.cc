@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <utility>
 
 #include "base/check.h"
+#include "device/cuda.h"
 
 namespace reigen::tensor {
 
@@ -27,27 +29,42 @@ std::size_t bytes_of(std::int64_t count, at::ScalarType type) {
   return static_cast<std::size_t>(count) * c10::elementSize(type);
 }
 
-}  // namespace
-
-at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type, const at::Device& device) {
-  if (device.is_cpu()) return tensor_over(world.allocate(bytes_of(count, type)), count, type);
-  std::shared_ptr<void> memory = world.allocate(bytes_of(count, type), Device::cuda(device.index()));
-  void* data = memory.get();
-  // The group may give freed memory to a call on another stream at once. So all work on the memory must be done before
-  // it is freed.
-  const auto free = [owner = std::move(memory), device](void*) mutable {
+// A tensor of the GPU over memory that can be used by others as soon as it is freed: the group may give it to a call on
+// another stream. So all work on the memory must be done before it is freed. `first`: the address of element 0.
+at::Tensor tensor_on_gpu(std::shared_ptr<void> memory, void* first, std::int64_t count, at::ScalarType type,
+                         const at::Device& gpu) {
+  const auto free = [owner = std::move(memory), gpu](void*) mutable {
     try {
-      c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).synchronizeDevice(device.index());
+      c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).synchronizeDevice(gpu.index());
     } catch (const std::exception&) {
       // The GPU has failed: nothing on it will be used any more.
     }
     owner.reset();
   };
-  return at::for_blob(data, {count})
+  return at::for_blob(first, {count})
       .deleter(free)
-      .options(at::TensorOptions().dtype(type).device(device))
-      .target_device(device)
+      .options(at::TensorOptions().dtype(type).device(gpu))
+      .target_device(gpu)
       .make_tensor();
+}
+
+}  // namespace
+
+at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type, const at::Device& device) {
+  if (device.is_cpu()) return tensor_over(world.allocate(bytes_of(count, type)), count, type);
+  std::shared_ptr<void> memory = world.allocate(bytes_of(count, type), Device::cuda(device.index()));
+  void* const first = memory.get();
+  return tensor_on_gpu(std::move(memory), first, count, type, device);
+}
+
+at::Tensor pinned_part_of_tensor(std::int64_t count, at::ScalarType type, std::int64_t first, std::int64_t last,
+                                 const at::Device& gpu) {
+  const std::size_t bytes = bytes_of(std::max<std::int64_t>(last - first, 1), type);
+  const device::OnDevice on(gpu.index());
+  std::shared_ptr<void> memory = device::allocate_pinned(bytes);
+  std::memset(memory.get(), 0, bytes);
+  auto* const begin = static_cast<std::byte*>(memory.get()) - bytes_of(first, type);
+  return tensor_on_gpu(std::move(memory), begin, count, type, gpu);
 }
 
 at::Tensor part_of_tensor(std::int64_t count, at::ScalarType type, std::int64_t first, std::int64_t last,

@@ -27,6 +27,12 @@ at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type);
 at::Tensor part_of_tensor(std::int64_t count, at::ScalarType type, std::int64_t first, std::int64_t last,
                           const at::Device& gpu);
 
+// The same, but the elements are in pinned memory of the host. Kernels and copies of the GPU reach it by its address,
+// so LibTorch uses it as any other tensor of the GPU. When the last tensor over this memory is destroyed, the host
+// waits for the GPU.
+at::Tensor pinned_part_of_tensor(std::int64_t count, at::ScalarType type, std::int64_t first, std::int64_t last,
+                                 const at::Device& gpu);
+
 // A one-dimensional tensor over `memory`, which is on `device`. The caller keeps the memory alive.
 at::Tensor tensor_over(void* memory, std::int64_t count, at::ScalarType type, const at::Device& device);
 

@@ -7,12 +7,15 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <utility>
 
 namespace reigen::train {
 
 class OwnLoss {
  public:
   explicit OwnLoss(const at::Device& device);
+  // `sum` is one fp64 number on a GPU, which the GPU has computed already.
+  explicit OwnLoss(at::Tensor sum) : on_gpu_(std::move(sum)) {}
 
   // `mean` is the mean loss over `terms` terms. If `terms` is 0, the mean may be NaN and is ignored.
   void add(const at::Tensor& mean, std::int64_t terms);

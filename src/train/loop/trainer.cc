@@ -3,6 +3,8 @@
 #include "reigen/train/trainer.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
@@ -16,6 +18,7 @@
 
 #include "base/text.h"
 #include "reigen/tensor/compute_threads.h"
+#include "reigen/tensor/gpu_work.h"
 #include "train/files/checkpoints.h"
 #include "train/files/outcome.h"
 #include "train/files/run_files.h"
@@ -24,6 +27,7 @@
 #include "train/loop/late_steps.h"
 #include "train/loop/losses.h"
 #include "train/loop/own_loss.h"
+#include "train/loop/step_graph.h"
 #include "train/loop/validation.h"
 #include "train/model/device.h"
 #include "train/model/memory_fit.h"
@@ -73,6 +77,7 @@ struct Trainer::Impl {
   Validation validation{run, data, model, lines};
   NotFinite not_finite{run, model, checkpoints, lines};
   LateSteps late{run, model, losses, not_finite};
+  StepGraph graph{run, data, model};
   MemoryWatch memory;
   ReplicaWatch replicas{run, model, checkpoints};
   TraceWatch trace{run, files, model, outcome, cycle};
@@ -103,12 +108,20 @@ FitResult Trainer::Impl::fit() {
   try {
     require_same(run.config, run.world);
     run.device = device_of(run.config.train, run.world);
+    graph.require_possible();
     trace.open();
   } catch (InvalidArgument& error) {
     error.mark_common();
     throw;
   }
   const c10::OptionalDeviceGuard on(run.device.is_cuda() ? std::optional(run.device) : std::nullopt);
+  if (run.device.is_cuda()) tensor::separate_gpu_work(run.world);
+  // A graph cannot be captured on the default stream, and everything that takes part must be on one stream.
+  c10::OptionalStreamGuard stream;
+  if (run.config.train.graph != "none") {
+    stream.reset_stream(c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getNewStream(run.device));
+  }
+  set_arithmetic(run.config.train, run.device);
   tensor::share_cores(run.world, static_cast<int>(run.config.train.threads));
   begin();
   FitResult result{.directory = files.directory()};
@@ -207,6 +220,7 @@ bool Trainer::Impl::train() {
 void Trainer::Impl::go_back() {
   run.config.run.dir = files.directory().string();
   late.drop();
+  graph.drop();
   checkpoints.release();
   model.release();
   data.release();
@@ -347,6 +361,12 @@ void Trainer::Impl::judge(Losses::Step& step, double own, Optimization::Gradient
 }
 
 OwnLoss Trainer::Impl::forward_and_backward(const data::Batch& batch, StepTime& time) {
+  if (graph.takes(batch)) {
+    OwnLoss sum = graph.run(batch);
+    end_phase(Phase::kBackward);
+    time.backward += phase.lap();
+    return sum;
+  }
   OwnLoss sum(run.device);
   for (std::size_t i = 0; i < batch.parts.size(); ++i) {
     const data::MicroBatch& part = batch.parts[i];

@@ -1,13 +1,16 @@
 #include "train/model/device.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
+
+#include <cstdlib>
 
 #include "base/log.h"
 #include "config/checks.h"
 #include "device/cuda.h"
 #include "device/kernels.h"
 #include "reigen/base/error.h"
-#include "tensor/torch_cuda.h"
+#include "tensor/gpu/torch_cuda.h"
 #include "train/run/agree.h"
 
 namespace reigen::train {
@@ -48,6 +51,20 @@ at::Device device_of(const TrainConfig& config, const Communicator& world) {
   tensor::open_torch_cuda();
   together(world, "device", [&] { device::require_usable(carried.index, config.precision == "bf16"); });
   return {at::kCUDA, static_cast<c10::DeviceIndex>(carried.index)};
+}
+
+// cuBLAS gives the same bits in each run only with workspaces of fixed sizes, and LibTorch demands that the variable
+// says so. cuBLAS reads the variable when LibTorch makes its first product on a GPU.
+void set_arithmetic(const TrainConfig& config, const at::Device& device) {
+  if (device.is_cuda()) {
+    at::globalContext().setAllowTF32CuBLAS(config.tf32);
+    at::globalContext().setAllowTF32CuDNN(config.tf32);
+  }
+  if (!config.deterministic) return;
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setBenchmarkCuDNN(false);
 }
 
 base::AvailableMemory available_on(const at::Device& device) {

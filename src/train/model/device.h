@@ -21,6 +21,10 @@ TrainConfig with_device_chosen(TrainConfig config);
 // BackendError if LibTorch's library for CUDA cannot be opened, and the errors of device::require_usable().
 at::Device device_of(const TrainConfig& config, const Communicator& world);
 
+// Sets LibTorch's modes for arithmetic, which hold for the whole process, as train.tf32 and train.deterministic say. On
+// the CPU train.tf32 has no effect. Call it before the first operator of the run.
+void set_arithmetic(const TrainConfig& config, const at::Device& device);
+
 // The memory that is free on the device.
 base::AvailableMemory available_on(const at::Device& device);
 

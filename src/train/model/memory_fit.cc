@@ -124,8 +124,10 @@ std::string what_fits(const Need& need, const Here& here) {
   if (need.adds_up && need.makes_beside_shares()) {
     add("--train.micro_batch 0", need.with([](Need& changed) { changed.adds_up = false; }));
   }
-  if (!now.offload && !need.inputs.machine.has_model_on_gpu) {
-    add("--parallel.offload DIRECTORY", need.with([](Need& changed) { changed.inputs.choices.offload = true; }));
+  if (!now.offload) {
+    const char* const option =
+        need.inputs.machine.has_model_on_gpu ? "--parallel.offload pinned" : "--parallel.offload DIRECTORY";
+    add(option, need.with([](Need& changed) { changed.inputs.choices.offload = true; }));
   }
   const int more = divides ? 0 : ranks_that_fit(need, here, ranks + 1);
   if (more > 0) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include "reigen/comm/call_list.h"
@@ -50,6 +51,17 @@ void require_precision(const torch::nn::Module& module, const std::string& preci
   }
 }
 
+// Makes the model's fp32 matrices, convolutions and tables bf16. Weights with one dimension (biases, those of norms)
+// are small and remain fp32.
+void make_bf16(torch::nn::Module& module) {
+  for (at::Tensor parameter : module.parameters()) {
+    if (parameter.scalar_type() != at::kFloat || parameter.dim() < 2) continue;
+    std::optional<nn::WithoutMemory> without;
+    if (nn::has_no_memory(parameter)) without.emplace();
+    parameter.set_data(parameter.detach().to(at::kBFloat16));
+  }
+}
+
 // Returns a function that runs body() and throws a plain Error in place of InvalidArgument. make() marks every
 // InvalidArgument that wrap() throws as common to all ranks, but body() may fail on one rank alone.
 std::function<void()> alone(std::function<void()> body) {
@@ -90,6 +102,7 @@ void TrainedModel::make(const Start& start) {
   if (run_.device.is_cuda()) bring_to_host(module());
   together(run_.world, "model", [&] {
     require_precision(module(), run_.config.train.precision);
+    if (run_.config.train.weights == "bf16") make_bf16(module());
     without_memory = is_without_memory(module());
     if (!without_memory) set_values(start);
   });

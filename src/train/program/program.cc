@@ -31,7 +31,7 @@
 #include "reigen/train/config.h"
 #include "reigen/train/stop.h"
 #include "reigen/train/trainer.h"
-#include "tensor/torch_cuda.h"
+#include "tensor/gpu/torch_cuda.h"
 #include "train/files/summary.h"
 #include "train/model/device.h"
 #include "train/program/ddp_bench.h"

@@ -62,6 +62,12 @@ Failure failure_of(const std::exception_ptr& error) {
       return plain(ExitCode::kOsResource, "out of memory: " + first_line_of(torch) +
                                               "\n  fix: use a smaller train.global_batch or fewer ranks");
     }
+    if (text.find("does not have a deterministic implementation") != std::string::npos ||
+        text.find("CUBLAS_WORKSPACE_CONFIG") != std::string::npos) {
+      return plain(ExitCode::kConfiguration,
+                   "train.deterministic: " + first_line_of(torch) +
+                       "\n  fix: leave train.deterministic out, or use another operator in the task");
+    }
     return plain(ExitCode::kBug, bug("LibTorch: " + first_line_of(torch)));
   } catch (const std::bad_alloc&) {
     return plain(ExitCode::kOsResource, "out of memory\n  fix: use a smaller train.global_batch or fewer ranks");

@@ -22,7 +22,9 @@ void RunData::open(const checkpoint::Checkpoint* found) {
                                .micro_batch = config.train.micro_batch,
                                .limit = config.data.limit,
                                .workers = static_cast<int>(config.data.workers),
-                               .pin_memory = run_.device.is_cuda()};
+                               .pin_memory = run_.device.is_cuda(),
+                               .device = run_.device,
+                               .device_prefetch = static_cast<int>(config.data.device_prefetch)};
     if (config.train.global_batch)
       choice.global_batch = config.train.global_batch;
     else

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/philox.h"
+#include "fakes/cuda/capture.h"
 #include "fakes/cuda/stand_in.h"
 
 namespace reigen::testing::stand_in {
@@ -27,9 +27,6 @@ constexpr int kPinned = -1;
 thread_local int current_device = 0;
 std::atomic<int> capability{90};
 std::atomic<void (*)(int device)> empty_cache{nullptr};
-std::atomic<std::int64_t> stream_delay{0};  // microseconds
-std::atomic<std::uint64_t> delay_seed{0};   // 0: all delays are the same
-constexpr std::int64_t kComputeDelays = 50;
 
 struct Block {
   std::size_t bytes;
@@ -228,9 +225,26 @@ void share_memory() {
   machine().shares_memory = true;
 }
 
-void delay_streams(std::chrono::microseconds time, std::uint64_t seed) {
-  stream_delay.store(time.count());
-  delay_seed.store(seed);
+SavedMemory save_memory(int device) {
+  std::lock_guard lock(machine().mutex);
+  SavedMemory saved;
+  for (const auto& [begin, block] : machine().blocks) {
+    if (block.device == device)
+      saved.emplace_back(begin, std::vector<std::byte>(block.inside, block.inside + block.bytes));
+  }
+  return saved;
+}
+
+void put_back(int device, const SavedMemory& saved) {
+  wait_until_idle(device);
+  std::lock_guard lock(machine().mutex);
+  for (const auto& [begin, block] : machine().blocks) {
+    if (block.device == device) std::memset(block.inside, 0xa5, block.bytes);
+  }
+  for (const auto& [begin, bytes] : saved) {
+    const auto found = machine().blocks.find(begin);
+    if (found != machine().blocks.end()) std::memcpy(found->second.inside, bytes.data(), bytes.size());
+  }
 }
 
 std::atomic<std::uint32_t>& word_at(unsigned long long address) {
@@ -248,74 +262,11 @@ void require_memory(const void* data, std::size_t bytes, int device, const char*
   std::lock_guard lock(machine().mutex);
   const auto [block, left] = block_at(data);
   const bool reaches =
-      block != nullptr && (block->device == device || machine().reached.count({device, block->device}) > 0);
+      block != nullptr && (block->device == device || (block->device == kPinned && device != kPinned) ||
+                           machine().reached.count({device, block->device}) > 0);
   if (!reaches || left < bytes) {
     die(fmt::format("{}: {} bytes at {} are not memory of {}", what, bytes, data,
                     device == kPinned ? "the host, pinned" : fmt::format("device {}", device)));
-  }
-}
-
-Queue::Queue(int device)
-    : device_(device),
-      number_([] {
-        static std::atomic<int> made{0};
-        return ++made;
-      }()),
-      worker_([this] { run(); }) {}
-
-Queue::~Queue() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-    changed_.notify_all();
-  }
-  worker_.join();
-}
-
-void Queue::push(std::function<void()> task) {
-  std::lock_guard lock(mutex_);
-  tasks_.push_back(std::move(task));
-  changed_.notify_all();
-}
-
-bool Queue::is_idle() {
-  std::lock_guard lock(mutex_);
-  return tasks_.empty() && !working_;
-}
-
-void Queue::wait_until_idle() {
-  std::unique_lock lock(mutex_);
-  ++waiting_;
-  changed_.notify_all();
-  changed_.wait(lock, [&] { return tasks_.empty() && !working_; });
-  --waiting_;
-}
-
-std::chrono::microseconds Queue::next_delay() {
-  const std::int64_t usual = stream_delay.load() * (computes_ ? kComputeDelays : 1);
-  const std::uint64_t seed = delay_seed.load();
-  if (seed == 0) return std::chrono::microseconds(usual);
-  // Half of the tasks begin at once, the others up to four times as late.
-  const std::uint64_t drawn = base::philox(seed + static_cast<std::uint64_t>(number_), tasks_done_++)[0];
-  return std::chrono::microseconds(drawn % 2 == 0 ? 0 : usual * static_cast<std::int64_t>(drawn % 1024) / 256);
-}
-
-void Queue::run() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
-    if (tasks_.empty()) return;
-    const auto delay = next_delay();
-    if (delay.count() > 0) changed_.wait_for(lock, delay, [&] { return stopping_ || waiting_ > 0; });
-    auto task = std::move(tasks_.front());
-    tasks_.pop_front();
-    working_ = true;
-    lock.unlock();
-    task();
-    task = nullptr;
-    lock.lock();
-    working_ = false;
-    changed_.notify_all();
   }
 }
 
@@ -390,6 +341,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  if (stand_in::is_refused("cudaMalloc")) return cudaErrorStreamCaptureUnsupported;
   {
     std::lock_guard lock(stand_in::machine().mutex);
     const int device = stand_in::device_now();
@@ -398,8 +350,12 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   }
   return stand_in::make_block(data, bytes, stand_in::device_now());
 }
-cudaError_t cudaFree(void* data) { return stand_in::free_block(data); }
+cudaError_t cudaFree(void* data) {
+  if (stand_in::is_refused("cudaFree")) return cudaErrorStreamCaptureUnsupported;
+  return stand_in::free_block(data);
+}
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
+  if (stand_in::is_refused("cudaMallocHost")) return cudaErrorStreamCaptureUnsupported;
   return stand_in::make_block(data, bytes, stand_in::kPinned);
 }
 cudaError_t cudaFreeHost(void* data) { return stand_in::free_block(data); }
@@ -459,10 +415,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (stand_in::is_refused("cudaStreamQuery", stream)) return cudaErrorStreamCaptureUnsupported;
   return queue_of(stream).is_idle() ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stand_in::is_refused("cudaStreamSynchronize", stream)) return cudaErrorStreamCaptureUnsupported;
   stand_in::counts(stand_in::device_now()).waits += 1;
   queue_of(stream).wait_until_idle();
   return cudaSuccess;
@@ -496,6 +454,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (stand_in::is_refused("cudaEventQuery")) return cudaErrorStreamCaptureUnsupported;
   std::lock_guard lock(event->mutex);
   return !event->mark || event->mark->done.load() ? cudaSuccess : cudaErrorNotReady;
 }

@@ -1,7 +1,17 @@
 #include "fakes/nccl/clique.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "comm/reduce/reduce.h"
 #include "fakes/cuda/device.h"
@@ -51,18 +61,24 @@ std::size_t output_count(const Task& task, const Member& member) {
   return task.count;
 }
 
+// A rank's part of a collective. The input is a copy, so that no rank reads another rank's memory.
+struct Part {
+  Task task;
+  std::vector<std::byte> input;
+};
+
 bool is_same(const Task& a, const Task& b) {
   const auto op = [](const Task& task) { return std::min<int>(task.op, ncclNumOps); };
   return a.kind == b.kind && a.count == b.count && a.type == b.type && op(a) == op(b) && a.peer == b.peer;
 }
 
 // Reduces the elements of all ranks from `begin` on, beginning with the last rank.
-void reduce(const Clique::Meeting& meeting, std::size_t begin, const Task& task, std::byte* output) {
+void reduce(const std::vector<Part>& parts, std::size_t begin, const Task& task, std::byte* output) {
   std::vector<const std::byte*> inputs;
   std::vector<double> factors;
-  for (auto part = meeting.parts.rbegin(); part != meeting.parts.rend(); ++part) {
-    inputs.push_back((*part)->input.data() + begin * size_of(task.type));
-    factors.push_back((*part)->task.factor);
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    inputs.push_back(part->input.data() + begin * size_of(task.type));
+    factors.push_back(part->task.factor);
   }
   comm::reduce::run({.inputs = inputs.data(),
                      .outputs = &output,
@@ -74,36 +90,45 @@ void reduce(const Clique::Meeting& meeting, std::size_t begin, const Task& task,
                      .factors = task.op >= ncclNumOps ? factors.data() : nullptr});
 }
 
-void write_result(const Clique::Meeting& meeting, const Task& task, const Member& member) {
+void write_result(const std::vector<Part>& parts, const Task& task, const Member& member) {
   auto* const output = reach(task.output);
   const std::size_t bytes = task.count * size_of(task.type);
   switch (task.kind) {
     case Kind::kReduce:
       if (member.rank != task.peer) return;
       [[fallthrough]];
-    case Kind::kAllReduce: return reduce(meeting, 0, task, output);
-    case Kind::kReduceScatter: return reduce(meeting, static_cast<std::size_t>(member.rank) * task.count, task, output);
-    case Kind::kBroadcast:
-      std::memcpy(output, meeting.parts[static_cast<std::size_t>(task.peer)]->input.data(), bytes);
-      return;
+    case Kind::kAllReduce: return reduce(parts, 0, task, output);
+    case Kind::kReduceScatter: return reduce(parts, static_cast<std::size_t>(member.rank) * task.count, task, output);
+    case Kind::kBroadcast: std::memcpy(output, parts[static_cast<std::size_t>(task.peer)].input.data(), bytes); return;
     case Kind::kAllGather:
-      for (std::size_t q = 0; q < meeting.parts.size(); ++q) {
-        std::memcpy(output + q * bytes, meeting.parts[q]->input.data(), bytes);
-      }
+      for (std::size_t q = 0; q < parts.size(); ++q) std::memcpy(output + q * bytes, parts[q].input.data(), bytes);
       return;
     default: die("no collective");
   }
 }
 
-std::vector<std::byte> copy_of(const void* data, std::size_t bytes) {
-  const auto* begin = reach(data);
-  return {begin, begin + bytes};
-}
-
 // Returns false if the member is aborted.
 bool wait_until(Member& member, std::unique_lock<std::mutex>& lock, const std::function<bool()>& condition) {
-  member.clique->changed.wait(lock, [&] { return member.aborted || condition(); });
+  member.clique->wait(lock, member.aborted, condition);
   return !member.aborted;
+}
+
+std::string part_name(std::uint64_t number, int rank) { return fmt::format("part.{}.{}", number, rank); }
+
+// Returns the parts of all ranks, or nothing if not all are there.
+std::optional<std::vector<Part>> parts_of(const Clique& clique, std::uint64_t number) {
+  for (int rank = 0; rank < clique.size; ++rank) {
+    if (!clique.has(part_name(number, rank))) return std::nullopt;
+  }
+  std::vector<Part> parts;
+  for (int rank = 0; rank < clique.size; ++rank) {
+    const auto bytes = clique.get(part_name(number, rank));
+    if (!bytes) return std::nullopt;
+    Part& part = parts.emplace_back();
+    std::memcpy(static_cast<void*>(&part.task), bytes->data(), sizeof(Task));
+    part.input.assign(bytes->begin() + sizeof(Task), bytes->end());
+  }
+  return parts;
 }
 
 bool run_collective(Member& member, const Task& task) {
@@ -112,33 +137,37 @@ bool run_collective(Member& member, const Task& task) {
   const std::size_t output_bytes = output_count(task, member) * size_of(task.type);
   if (input_bytes > 0) require_memory(task.input, input_bytes, member.device, "a collective's input");
   if (output_bytes > 0) require_memory(task.output, output_bytes, member.device, "a collective's output");
-  auto part = std::make_unique<Clique::Part>(Clique::Part{task, copy_of(task.input, input_bytes)});
   const std::uint64_t number = member.collectives++;
-  std::unique_lock lock(clique.mutex);
-  if (member.aborted) return false;
-  auto& place = clique.meetings[number];
-  if (!place) place = std::make_shared<Clique::Meeting>();
-  const std::shared_ptr<Clique::Meeting> meeting = place;
-  meeting->parts.resize(static_cast<std::size_t>(clique.size));
-  meeting->parts[static_cast<std::size_t>(member.rank)] = std::move(part);
-  meeting->arrived += 1;
-  clique.changed.notify_all();
-  if (!wait_until(member, lock, [&] { return meeting->arrived == clique.size; })) {
-    if (meeting->arrived < clique.size) meeting->arrived -= 1;  // from now on the others wait for this rank
-    return false;
+  std::optional<std::vector<Part>> parts;
+  {
+    std::unique_lock lock(clique.mutex);
+    if (member.aborted) return false;
+    clique.put(part_name(number, member.rank), &task, sizeof(Task), input_bytes > 0 ? reach(task.input) : nullptr,
+               input_bytes);
+    const bool have_come = wait_until(member, lock, [&] {
+      parts = parts_of(clique, number);
+      return parts.has_value();
+    });
+    if (!have_come) {
+      clique.remove(part_name(number, member.rank));  // from now on the others wait for this rank
+      return false;
+    }
+    if (number > 0) clique.remove(part_name(number - 1, member.rank));
+    for (const Part& other : *parts) {
+      if (!is_same(other.task, task)) return wait_until(member, lock, [] { return false; });
+    }
   }
-  clique.meetings.erase(number);
-  for (const auto& other : meeting->parts) {
-    if (!is_same(other->task, task)) return wait_until(member, lock, [] { return false; });
-  }
-  lock.unlock();
-  write_result(*meeting, task, member);
+  write_result(*parts, task, member);
   return true;
+}
+
+std::string letter_name(int from, int to, std::uint64_t number) {
+  return fmt::format("letter.{}.{}.{}", from, to, number);
 }
 
 bool run_messages(Member& member, const std::vector<Task>& tasks) {
   Clique& clique = *member.clique;
-  std::vector<std::shared_ptr<Clique::Letter>> sent;
+  std::vector<std::string> sent;
   std::unique_lock lock(clique.mutex);
   if (member.aborted) return false;
   for (const Task& task : tasks) {
@@ -146,29 +175,109 @@ bool run_messages(Member& member, const std::vector<Task>& tasks) {
     const void* data = task.kind == Kind::kSend ? task.input : task.output;
     if (bytes > 0) require_memory(data, bytes, member.device, "a message");
     if (task.kind != Kind::kSend) continue;
-    auto letter = std::make_shared<Clique::Letter>();
-    letter->data = copy_of(data, bytes);
-    clique.letters[{member.rank, task.peer}].push_back(letter);
-    sent.push_back(letter);
+    sent.push_back(letter_name(member.rank, task.peer, member.sent[task.peer]++));
+    clique.put(sent.back(), bytes > 0 ? reach(data) : nullptr, bytes);
   }
-  clique.changed.notify_all();
+  bool is_done = true;
   for (const Task& task : tasks) {
-    if (task.kind != Kind::kRecv) continue;
-    auto& letters = clique.letters[{task.peer, member.rank}];
-    if (!wait_until(member, lock, [&] { return !letters.empty(); })) return false;
-    const std::shared_ptr<Clique::Letter> letter = letters.front();
+    if (task.kind != Kind::kRecv || !is_done) continue;
+    const std::string name = letter_name(task.peer, member.rank, member.received[task.peer]++);
+    std::optional<std::vector<std::byte>> letter;
+    is_done = wait_until(member, lock, [&] {
+      letter = clique.get(name);
+      return letter.has_value();
+    });
+    if (!is_done) continue;
     const std::size_t bytes = task.count * size_of(task.type);
-    if (letter->data.size() != bytes) return wait_until(member, lock, [] { return false; });
-    letters.pop_front();
-    std::memcpy(reach(task.output), letter->data.data(), bytes);
-    letter->taken = true;
-    clique.changed.notify_all();
+    if (letter->size() != bytes) is_done = wait_until(member, lock, [] { return false; });
+    if (is_done && bytes > 0) std::memcpy(reach(task.output), letter->data(), bytes);
+    if (is_done) clique.remove(name);
   }
-  return wait_until(member, lock,
-                    [&] { return std::all_of(sent.begin(), sent.end(), [](const auto& one) { return one->taken; }); });
+  is_done = is_done && wait_until(member, lock, [&] {
+              return std::none_of(sent.begin(), sent.end(), [&](const auto& name) { return clique.has(name); });
+            });
+  if (!is_done) {
+    for (const std::string& name : sent) clique.remove(name);  // nobody receives from this rank any more
+  }
+  return is_done;
 }
 
 }  // namespace
+
+std::string Clique::make_folder() {
+  static std::mutex mutex;
+  static auto* const made = new std::vector<std::string>;  // used at the end of the process
+  std::string folder = (std::filesystem::temp_directory_path() / "reigen_nccl_stand_in.XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) die("no folder for a communicator");
+  const std::lock_guard lock(mutex);
+  if (made->empty()) {
+    std::atexit([] {
+      std::error_code none;
+      for (const std::string& one : *made) std::filesystem::remove_all(one, none);
+    });
+  }
+  made->push_back(folder);
+  return folder;
+}
+
+bool Clique::join(int rank, int device) {
+  const int place =
+      ::open(path(fmt::format("device.{}", device)).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (place < 0) return false;
+  ::close(place);
+  put(fmt::format("joined.{}", rank), nullptr, 0);
+  return true;
+}
+
+void Clique::leave(int rank) {
+  put(fmt::format("gone.{}", rank), nullptr, 0);
+  std::error_code none;
+  if (gone() == size) std::filesystem::remove_all(folder_, none);
+  changed.notify_all();
+}
+
+// A folder that is removed means that all ranks are gone.
+int Clique::gone() const { return std::filesystem::exists(folder_) ? count("gone.") : size; }
+
+void Clique::put(const std::string& name, const void* begin, std::size_t bytes, const void* more,
+                 std::size_t more_bytes) {
+  static std::atomic<std::uint64_t> number{0};
+  const std::string draft = path(fmt::format("draft.{}.{}", ::getpid(), number++));
+  {
+    std::ofstream out(draft, std::ios::binary);
+    if (bytes > 0) out.write(static_cast<const char*>(begin), static_cast<std::streamsize>(bytes));
+    if (more_bytes > 0) out.write(static_cast<const char*>(more), static_cast<std::streamsize>(more_bytes));
+  }
+  std::error_code none;  // the folder is gone if all ranks are
+  std::filesystem::rename(draft, path(name), none);
+  changed.notify_all();
+}
+
+std::optional<std::vector<std::byte>> Clique::get(const std::string& name) const {
+  std::ifstream in(path(name), std::ios::binary | std::ios::ate);
+  if (!in) return std::nullopt;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(in.tellg()));
+  in.seekg(0);
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  return bytes;
+}
+
+bool Clique::has(const std::string& name) const { return ::access(path(name).c_str(), F_OK) == 0; }
+
+void Clique::remove(const std::string& name) {
+  ::unlink(path(name).c_str());
+  changed.notify_all();
+}
+
+void Clique::wait(std::unique_lock<std::mutex>& lock, const bool& stop, const std::function<bool()>& condition) {
+  while (!stop && !condition()) changed.wait_for(lock, std::chrono::microseconds(200));
+}
+
+int Clique::count(const char* prefix) const {
+  int found = 0;
+  for (int rank = 0; rank < size; ++rank) found += has(prefix + std::to_string(rank)) ? 1 : 0;
+  return found;
+}
 
 std::size_t size_of(ncclDataType_t type) { return comm::size_of(to_type(type)); }
 

@@ -1,4 +1,13 @@
 // The ranks of one communicator of the stand-in, and how their kernels exchange data.
+//
+// All that ranks tell each other is in files of one folder, so ranks may be threads or processes. A file is written
+// under another name and then renamed, so it appears whole. The files:
+//   device.D        a rank has joined with device D
+//   joined.R        rank R has joined
+//   gone.R          rank R is finalized or aborted
+//   part.N.R        rank R's part of collective N: a Task, then the input
+//   letter.F.T.K    message K from rank F to rank T; the receiver removes it
+// When all parts of collective N are there, every rank is done with collective N - 1, so each removes its part of it.
 // Thread rule: any thread.
 #pragma once
 
@@ -7,11 +16,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace reigen::testing::stand_in {
@@ -31,32 +41,37 @@ struct Task {
 
 std::size_t size_of(ncclDataType_t type);
 
-// The data that all ranks share. `mutex` guards it.
-struct Clique {
-  explicit Clique(int ranks) : size(ranks), devices(static_cast<std::size_t>(ranks), -1) {}
+class Clique {
+ public:
+  Clique(std::string folder, int ranks) : size(ranks), folder_(std::move(folder)) {}
 
-  // A rank's part of a collective. The input is a copy, so that no rank reads another rank's memory.
-  struct Part {
-    Task task;
-    std::vector<std::byte> input;
-  };
-  struct Meeting {
-    std::vector<std::unique_ptr<Part>> parts;
-    int arrived = 0;
-  };
-  struct Letter {
-    std::vector<std::byte> data;
-    bool taken = false;
-  };
+  // Makes a folder for a new communicator. The process removes it at its end, if the ranks have not done so before.
+  static std::string make_folder();
+
+  bool join(int rank, int device);  // false: another rank has joined with this device
+  void leave(int rank);             // the last rank that leaves removes the folder
+  int joined() const { return count("joined."); }
+  int gone() const;
+
+  void put(const std::string& name, const void* begin, std::size_t bytes, const void* more = nullptr,
+           std::size_t more_bytes = 0);
+  std::optional<std::vector<std::byte>> get(const std::string& name) const;  // nothing: there is no such file
+  bool has(const std::string& name) const;
+  void remove(const std::string& name);
+
+  // Waits until `condition` holds or `stop` is true; `lock` holds `mutex`. Threads of this process are woken by put()
+  // and remove(). A file of another process is seen after at most a fifth of a millisecond.
+  void wait(std::unique_lock<std::mutex>& lock, const bool& stop, const std::function<bool()>& condition);
 
   const int size;
-  std::mutex mutex;
+  std::mutex mutex;  // guards what threads of this process share: Member::aborted
   std::condition_variable changed;
-  int joined = 0;
-  int gone = 0;  // ranks that are finalized or aborted
-  std::vector<int> devices;
-  std::map<std::uint64_t, std::shared_ptr<Meeting>> meetings;
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Letter>>> letters;  // by from, to; not yet received
+
+ private:
+  int count(const char* prefix) const;
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  const std::string folder_;
 };
 
 // One rank of a clique, as its kernels see it.
@@ -64,8 +79,10 @@ struct Member {
   std::shared_ptr<Clique> clique;
   int rank;
   int device;
-  bool aborted = false;           // guarded by the clique's mutex
-  std::uint64_t collectives = 0;  // number so far; only the stream's thread uses it
+  bool aborted = false;                        // guarded by the clique's mutex
+  std::uint64_t collectives = 0;               // number so far; only the stream's thread uses it
+  std::map<int, std::uint64_t> sent = {};      // messages so far, by receiver; likewise
+  std::map<int, std::uint64_t> received = {};  // messages so far, by sender; likewise
 };
 
 // Runs a kernel: collectives one after the other, all messages together. Returns early if the member is aborted.

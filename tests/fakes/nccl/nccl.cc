@@ -32,9 +32,9 @@ struct ncclComm {
 
 namespace {
 
+// The communicators of this process, by folder.
 struct Registry {
   std::mutex mutex;
-  std::uint64_t next = 1;
   std::map<std::string, std::weak_ptr<Clique>> cliques;
 };
 
@@ -103,13 +103,8 @@ double to_double(const void* scalar, ncclDataType_t type) {
 void give_up(ncclComm_t communicator, bool aborted) {
   Clique& clique = *communicator->member->clique;
   std::lock_guard lock(clique.mutex);
-  if (communicator->state != ncclComm::State::kEnding) clique.gone += 1;
-  if (aborted) {
-    communicator->member->aborted = true;
-    for (auto& [pair, letters] : clique.letters) {
-      if (pair.first == communicator->member->rank) letters.clear();
-    }
-  }
+  if (aborted) communicator->member->aborted = true;
+  if (communicator->state != ncclComm::State::kEnding) clique.leave(communicator->member->rank);
   clique.changed.notify_all();
 }
 
@@ -131,30 +126,26 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  std::lock_guard lock(registry().mutex);
+  const std::string folder = Clique::make_folder();
   std::memset(id, 0, sizeof(*id));
-  std::memcpy(id->internal, &registry().next, sizeof(registry().next));
-  registry().next += 1;
+  if (folder.size() >= sizeof(id->internal)) die("the path of a communicator's folder is too long");
+  std::memcpy(id->internal, folder.data(), folder.size());
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config->blocking != 0) die("a communicator that blocks");
-  const std::string key(id.internal, sizeof(id.internal));
+  const std::string folder(id.internal, strnlen(id.internal, sizeof(id.internal)));
   std::shared_ptr<Clique> clique;
   {
     std::lock_guard lock(registry().mutex);
-    auto& known = registry().cliques[key];
+    auto& known = registry().cliques[folder];
     clique = known.lock();
-    if (!clique) known = clique = std::make_shared<Clique>(size);
+    if (!clique) known = clique = std::make_shared<Clique>(folder, size);
   }
   std::lock_guard lock(clique->mutex);
-  for (const int device : clique->devices) {
-    if (device == stand_in::device_now()) return ncclInvalidUsage;
-  }
   if (size != clique->size || rank < 0 || rank >= size) return ncclInvalidArgument;
-  clique->devices[static_cast<std::size_t>(rank)] = stand_in::device_now();
-  clique->joined += 1;
+  if (!clique->join(rank, stand_in::device_now())) return ncclInvalidUsage;
   auto member = std::make_shared<Member>(Member{.clique = clique, .rank = rank, .device = stand_in::device_now()});
   *made = new ncclComm{.member = std::move(member), .mutex = {}};
   stand_in::living().communicators += 1;
@@ -170,7 +161,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
   if (communicator->state == State::kJoining || communicator->state == State::kEnding) {
     std::lock_guard clique_lock(clique.mutex);
     const bool joining = communicator->state == State::kJoining;
-    ready = ready && (joining ? clique.joined : clique.gone) == clique.size && (!joining || connects.load());
+    ready = ready && (joining ? clique.joined() : clique.gone()) == clique.size && (!joining || connects.load());
   }
   *state = ready ? ncclSuccess : ncclInProgress;
   if (!ready || communicator->state == State::kEnding) return ncclSuccess;

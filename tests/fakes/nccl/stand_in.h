@@ -1,5 +1,5 @@
 // A stand-in for NCCL on the stand-in for CUDA: it defines the functions that src/comm/nccl/ calls. Ranks are threads
-// of one process.
+// of one process, or processes.
 //
 // Where NCCL leaves a choice, the stand-in is strict:
 // - A call that is enqueued on a communicator is on the stream only after ncclCommGetAsyncError has returned

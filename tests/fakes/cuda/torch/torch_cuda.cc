@@ -31,12 +31,15 @@
 #include <tuple>
 #include <vector>
 
+#include "fakes/cuda/capture.h"
 #include "fakes/cuda/device.h"
 #include "fakes/cuda/stand_in.h"
+#include "fakes/cuda/torch/recording.h"
 
 namespace {
 
 namespace stand_in = reigen::testing::stand_in;
+namespace played = reigen::testing::played;
 
 // The current stream of each device, as a stream's number of LibTorch: the address of the CUDA stream, 0: the default.
 thread_local std::array<c10::StreamId, stand_in::kDevices> current_streams = {};
@@ -53,7 +56,7 @@ class Allocator final : public c10::Allocator {
     const at::Device on(at::kCUDA, static_cast<c10::DeviceIndex>(device));
     if (bytes == 0) return {nullptr, nullptr, &drop, on};
     const std::size_t size = (bytes + kRounding - 1) / kRounding * kRounding;
-    const Key key{device, current_streams[static_cast<std::size_t>(device)], size};
+    const Key key{device, current_streams[static_cast<std::size_t>(device)], size, played::memory_pool()};
     void* data = nullptr;
     {
       const std::lock_guard lock(mutex_);
@@ -63,6 +66,7 @@ class Allocator final : public c10::Allocator {
         free_.erase(found);
       }
     }
+    const stand_in::NotCaptured relaxed;  // LibTorch's allocator may allocate in a capture
     if (data == nullptr && cudaMalloc(&data, size) != cudaSuccess) {
       empty(device);
       TORCH_CHECK_WITH(OutOfMemoryError, cudaMalloc(&data, size) == cudaSuccess,
@@ -70,32 +74,39 @@ class Allocator final : public c10::Allocator {
     }
     return {data, new Block{key, data}, &drop, on};
   }
-  // Frees the blocks that nobody uses.
+  // Frees the blocks that nobody uses. The memory of a graph is used by its replays.
   void empty(int device) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(free_, [&](const auto& block) {
-      const bool is_there = std::get<int>(block.first) == device;
-      if (is_there) cudaFree(block.second);
-      return is_there;
-    });
+    free_if([device](const Key& key) { return std::get<0>(key) == device && std::get<3>(key) == 0; });
+  }
+  void empty_pool(int pool) {
+    free_if([pool](const Key& key) { return std::get<3>(key) == pool; });
   }
   at::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void*, const void*, std::size_t) const override { stand_in::die("an allocator copies"); }
 
  private:
   static constexpr std::size_t kRounding = 512;
-  using Key = std::tuple<int, c10::StreamId, std::size_t>;  // device, stream, bytes
+  using Key = std::tuple<int, c10::StreamId, std::size_t, int>;  // device, stream, bytes, the graph (0: none)
   struct Block {
     Key key;
     void* data;
   };
   static void drop(void* context);
+  template <class Is>
+  void free_if(const Is& is_wanted) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(free_, [&](const auto& block) {
+      if (!is_wanted(block.first)) return false;
+      cudaFree(block.second);
+      return true;
+    });
+  }
   void take_back(const Block& block) {
-    const auto& [device, stream, size] = block.key;
+    const auto& [device, stream, size, pool] = block.key;
     const c10::DeviceGuard on(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));
     const auto overwrite = [data = block.data, size = size] { std::memset(stand_in::reach(data), 0xa5, size); };
     // Without work on the stream this thread overwrites, which takes less time.
-    if (stand_in::queue_of(handle_of(stream)).is_idle())
+    if (!played::is_recorded() && stand_in::queue_of(handle_of(stream)).is_idle())
       overwrite();
     else
       stand_in::enqueue(handle_of(stream), overwrite);
@@ -199,7 +210,9 @@ struct OwnCopies {
   OwnCopies& operator=(const OwnCopies&) = delete;
 };
 void count_wait() {
-  if (own_copies == 0) stand_in::counts(stand_in::device_now()).waits += 1;
+  if (own_copies > 0) return;
+  played::refuse_in_capture("a wait of the host");
+  stand_in::counts(stand_in::device_now()).waits += 1;
 }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -323,10 +336,19 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   const bool is_plain = to.is_contiguous() && from.is_contiguous() && to.scalar_type() == from.scalar_type() &&
                         to.sizes() == from.sizes();
   if (to.device().is_cuda() && from.device().is_cuda()) {
-    if (is_plain && to.device() == from.device())
+    if (is_plain && to.device() == from.device()) {
       copy_later(to, from);
-    else
-      write_later(to, from);
+    } else {
+      const bool is_recorded = played::is_recorded();
+      {
+        const stand_in::NotCaptured inner;
+        write_later(to, from);
+      }
+      if (is_recorded) {
+        played::record_results({to},
+                               [source = played::View(from)] { return std::vector<at::Tensor>{source.tensor()}; });
+      }
+    }
     return to;
   }
   const void* const here = (to.device().is_cuda() ? from : to).const_data_ptr();
@@ -393,9 +415,29 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(const at::Tenso
   const auto here = [](const std::optional<at::Tensor>& tensor) {
     return tensor && tensor->defined() ? std::optional(on_cpu(*tensor)) : std::nullopt;
   };
-  const auto [output, saved_mean, saved_variance] = at::native_batch_norm(
-      on_cpu(input), here(weight), here(bias), here(mean), here(variance), training, momentum, eps);
-  return {output.to(input.device()), saved_mean.to(input.device()), saved_variance.to(input.device())};
+  const bool is_recorded = played::is_recorded();
+  std::vector<at::Tensor> results;
+  {
+    const stand_in::NotCaptured inner;
+    const auto [output, saved_mean, saved_variance] = at::native_batch_norm(
+        on_cpu(input), here(weight), here(bias), here(mean), here(variance), training, momentum, eps);
+    for (const at::Tensor& one : {output, saved_mean, saved_variance}) results.push_back(one.to(input.device()));
+  }
+  if (is_recorded) {
+    const auto view = [](const std::optional<at::Tensor>& tensor) {
+      return tensor && tensor->defined() ? std::optional(played::View(*tensor)) : std::nullopt;
+    };
+    played::record_results(results, [x = played::View(input), w = view(weight), b = view(bias), m = view(mean),
+                                     v = view(variance), training, momentum, eps] {
+      const auto made = [](const std::optional<played::View>& of) {
+        return of ? std::optional(of->tensor()) : std::nullopt;
+      };
+      const auto [output, saved_mean, saved_variance] =
+          at::native_batch_norm(x.tensor(), made(w), made(b), made(m), made(v), training, momentum, eps);
+      return std::vector<at::Tensor>{output, saved_mean, saved_variance};
+    });
+  }
+  return {results[0], results[1], results[2]};
 }
 at::Scalar local_scalar_dense(const at::Tensor& tensor) {
   count_wait();
@@ -407,7 +449,13 @@ void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                                                  "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"};
   if (kWaiting.contains(op.schema().name())) count_wait();
   const OwnCopies own;
-  at::native::cpu_fallback(op, stack);
+  if (!played::is_recorded()) return at::native::cpu_fallback(op, stack);
+  const std::vector<c10::IValue> arguments = torch::jit::last(*stack, op.schema().arguments().size()).vec();
+  {
+    const stand_in::NotCaptured inner;
+    at::native::cpu_fallback(op, stack);
+  }
+  played::record_operation(op, arguments, torch::jit::last(*stack, op.schema().returns().size()).vec());
 }
 
 [[maybe_unused]] const bool kAllocates = [] {
@@ -418,6 +466,8 @@ void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }();
 
 }  // namespace
+
+void reigen::testing::played::free_pool(int pool) { allocator.empty_pool(pool); }
 
 C10_REGISTER_GUARD_IMPL(CUDA, Guard);
 

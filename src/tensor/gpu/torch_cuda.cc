@@ -1,4 +1,4 @@
-#include "tensor/torch_cuda.h"
+#include "tensor/gpu/torch_cuda.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 

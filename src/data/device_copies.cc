@@ -1,0 +1,64 @@
+#include "data/device_copies.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <utility>
+#include <vector>
+
+namespace reigen::data {
+
+namespace {
+
+c10::Stream new_stream(const c10::Device& gpu) {
+  return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getNewStream(gpu);
+}
+
+}  // namespace
+
+DeviceCopies::DeviceCopies(const c10::Device& gpu) : gpu_(gpu), stream_(new_stream(gpu)) {}
+
+// The memory of batches that nobody has taken goes back to the current stream, so this stream waits for their copies.
+DeviceCopies::~DeviceCopies() {
+  for (Copy& copy : copies_) copy.done.block(current());
+}
+
+c10::Stream DeviceCopies::current() const { return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(gpu_); }
+
+void DeviceCopies::add(Batch batch) {
+  const at::NoGradGuard no_grad;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copied;  // to, from
+  for (std::vector<at::Tensor>* tensors : {&batch.inputs, &batch.targets}) {
+    for (at::Tensor& one : *tensors) {
+      if (one.device() == gpu_) continue;
+      if (one.layout() != at::kStrided) {
+        one = one.to(gpu_);
+        continue;
+      }
+      const at::Tensor from = std::exchange(one, at::empty_like(one, one.options().device(gpu_).pinned_memory(false)));
+      copied.emplace_back(one, from);
+    }
+  }
+  batch.input = batch.inputs.front();
+  if (!batch.targets.empty()) batch.target = batch.targets.front();
+  c10::Event allocated(c10::DeviceType::CUDA);
+  allocated.record(current());
+  allocated.block(stream_);
+  c10::Event done(c10::DeviceType::CUDA);
+  {
+    const c10::StreamGuard guard(stream_);
+    for (auto& [to, from] : copied) to.copy_(from, /*non_blocking=*/true);
+    done.record(stream_);
+  }
+  copies_.push_back({std::move(batch), std::move(done)});
+}
+
+Batch DeviceCopies::take() {
+  Copy copy = std::move(copies_.front());
+  copies_.pop_front();
+  copy.done.block(current());
+  return std::move(copy.batch);
+}
+
+}  // namespace reigen::data

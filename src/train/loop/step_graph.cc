@@ -1,0 +1,132 @@
+#include "train/loop/step_graph.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <utility>
+
+#include "reigen/base/error.h"
+#include "train/model/micro_batch.h"
+#include "train/run/failure.h"
+
+namespace reigen::train {
+
+namespace {
+
+// In the first steps libraries make their handles and choose their algorithms, which a capture forbids.
+constexpr std::int64_t kStepsBefore = 3;
+
+InvalidArgument refused(const std::string& what, const std::string& got, const std::string& expected,
+                        const std::string& fix) {
+  InvalidArgument error(Report{.what = what, .got = got, .expected = expected, .fix = fix});
+  error.mark_common();
+  return error;
+}
+
+}  // namespace
+
+void StepGraph::require_possible() const {
+  if (run_.config.train.graph == "none") return;
+  if (run_.device.is_cpu()) {
+    throw refused("train.graph step is for a model on a GPU", "a model on the CPU", "train.device cuda",
+                  "set train.device, or leave train.graph out");
+  }
+  if (run_.world.size() > 1) {
+    throw refused("train.graph step is for one rank", fmt::format("{} ranks", run_.world.size()), "one rank",
+                  "leave train.graph out: calls between ranks cannot be captured yet");
+  }
+}
+
+bool StepGraph::takes(const data::Batch& batch) {
+  if (run_.config.train.graph == "none" || batch.count != data_.samples_per_step()) return false;
+  return graph_ || ++steps_before_ > kStepsBefore;
+}
+
+void StepGraph::drop() {
+  graph_.reset();
+  gradients_.clear();
+  parts_.clear();
+  numbers_.clear();
+  steps_before_ = 0;
+}
+
+// Enqueues forward and backward of one part.
+void StepGraph::enqueue(std::size_t part) {
+  const at::Tensor mean = loss_of(run_, parts_[part]);
+  const auto index = static_cast<std::int64_t>(2 * part);
+  {
+    const at::NoGradGuard no_grad;
+    sum_.add_(mean.detach().to(at::kDouble).mul(on_gpu_.select(0, index + 1)));
+  }
+  (mean * on_gpu_.select(0, index).to(mean.scalar_type())).backward();
+}
+
+void StepGraph::capture(const data::Batch& batch) {
+  const auto cloned = [](const std::vector<at::Tensor>& tensors) {
+    std::vector<at::Tensor> clones;
+    for (const at::Tensor& one : tensors) clones.push_back(one.clone());
+    return clones;
+  };
+  const auto options = at::TensorOptions().dtype(at::kDouble).device(run_.device);
+  parts_ = batch.parts;
+  for (data::MicroBatch& part : parts_) {
+    part.inputs = cloned(part.inputs);
+    part.targets = cloned(part.targets);
+    part.input = part.inputs.front();
+    part.target = part.targets.empty() ? at::Tensor() : part.targets.front();
+  }
+  on_gpu_ = at::zeros({static_cast<std::int64_t>(2 * parts_.size())}, options);
+  sum_ = at::zeros({1}, options);
+  graph_.emplace(run_.device);
+  try {
+    graph_->capture([&] {
+      sum_.zero_();
+      for (std::size_t i = 0; i < parts_.size(); ++i) enqueue(i);
+    });
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw refused(
+        "train.graph step: forward and backward of this task cannot be captured", first_line_of(error),
+        "work of the GPU alone, the same in each step",
+        "leave train.graph out; or in the task: no .item(), no printing of tensors, no choice by their values");
+  }
+  for (const at::Tensor& parameter : model_.module().parameters()) gradients_.push_back(parameter.grad());
+}
+
+void StepGraph::set_numbers(const data::Batch& batch) {
+  std::vector<double> numbers;
+  for (const data::MicroBatch& part : batch.parts) {
+    numbers.push_back(part.weight);
+    numbers.push_back(static_cast<double>(part.terms));
+  }
+  if (numbers == numbers_) return;
+  on_gpu_.copy_(at::tensor(numbers, at::kDouble).pin_memory(), /*non_blocking=*/true);
+  numbers_ = std::move(numbers);
+}
+
+OwnLoss StepGraph::run(const data::Batch& batch) {
+  const at::NoGradGuard no_grad;
+  model_.parallel().prepare_forward();
+  if (!graph_) {
+    const at::AutoGradMode with_grad(true);
+    capture(batch);
+  }
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const auto copy = [](const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
+      for (std::size_t k = 0; k < to.size(); ++k) to[k].copy_(from[k], /*non_blocking=*/true);
+    };
+    copy(parts_[i].inputs, batch.parts[i].inputs);
+    copy(parts_[i].targets, batch.parts[i].targets);
+  }
+  set_numbers(batch);
+  graph_->replay();
+  auto gradient = gradients_.begin();
+  for (const at::Tensor& parameter : model_.module().parameters()) parameter.mutable_grad() = *gradient++;
+  return OwnLoss(sum_);
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,52 @@
+// A stream of the stand-in: a thread with a queue of tasks. delay_streams() (stand_in.h) says when a task begins.
+// Thread rule: any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace reigen::testing::stand_in {
+
+// The tasks of a stream, which run one after the other.
+class Queue {
+ public:
+  explicit Queue(int device);
+  ~Queue();  // waits until all tasks are done
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  int device() const { return device_; }
+  void push(std::function<void()> task);
+  // From now on it is a stream on which the program computes: delay_streams() delays it longer than others.
+  void set_computes() { computes_ = true; }
+  bool is_idle();
+  void wait_until_idle();
+  // From now on tasks that are pushed are also added to `work` (capture.h). Null: no longer.
+  void record_into(std::vector<std::function<void()>>* work) { recorded_ = work; }
+
+ private:
+  void run();
+  std::chrono::microseconds next_delay();
+
+  const int device_;
+  const int number_;  // of the queue, from 1, in the order in which queues are made
+  std::uint64_t tasks_done_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool working_ = false;
+  bool stopping_ = false;
+  int waiting_ = 0;  // threads in wait_until_idle()
+  std::atomic<bool> computes_{false};
+  std::atomic<std::vector<std::function<void()>>*> recorded_{nullptr};
+  std::thread worker_;
+};
+
+}  // namespace reigen::testing::stand_in
