@@ -80,14 +80,15 @@ TEST(GptTest, ComputesWhatItsHeaderSays) {
 }
 
 // The losses of some steps with plain SGD.
-std::vector<double> train(nn::Kernels kernels, at::ScalarType type, bool recomputes = false) {
+std::vector<double> train(nn::Kernels kernels, at::ScalarType type,
+                          const std::optional<nn::ActivationCheckpointOptions>& recomputes = {}) {
   at::manual_seed(4);
   GptOptions options = kSmall;
   options.kernels = kernels;
   Gpt model = make(options);
   model.to(type);
   std::optional<nn::ActivationCheckpoint> checkpoint;
-  if (recomputes) checkpoint.emplace(model.units(), nn::ActivationCheckpointOptions{});
+  if (recomputes) checkpoint.emplace(model.units(), *recomputes);
   std::vector<double> losses;
   for (int step = 0; step < 5; ++step) {
     const at::Tensor ids = at::randint(11, {3, 8}, at::kLong);
@@ -119,7 +120,8 @@ TEST(GptTest, TrainsAlikeWithTheOperationsOfReigenAndOfLibTorch) {
   EXPECT_NE(fused, known);
   EXPECT_EQ(train(nn::Kernels::kFused, at::kDouble), fused);
   EXPECT_EQ(train(nn::Kernels::kAuto, at::kDouble), known);
-  EXPECT_EQ(train(nn::Kernels::kFused, at::kDouble, true), fused);
+  EXPECT_EQ(train(nn::Kernels::kFused, at::kDouble, nn::ActivationCheckpointOptions{}), fused);
+  EXPECT_EQ(train(nn::Kernels::kFused, at::kDouble, nn::ActivationCheckpointOptions{.keep = nn::products()}), fused);
   expect_near(train(nn::Kernels::kFused, at::kFloat), train(nn::Kernels::kTorch, at::kFloat), 1e-4);
 }
 

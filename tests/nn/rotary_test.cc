@@ -1,9 +1,12 @@
 #include "reigen/nn/rotary.h"
 
 #include <cmath>
+#include <memory>
 
 #include "nn/fused.h"
 #include "reigen/base/error.h"
+#include "reigen/nn/activation_checkpoint.h"
+#include "reigen/nn/unit.h"
 
 namespace reigen::nn::rotary_test {
 namespace {
@@ -80,6 +83,27 @@ TEST(RotaryTest, WritesInPlaceWhereItIsSafe) {
   const at::Tensor needed = leaf.exp();
   const at::Tensor turned = rotary_(needed, table);
   EXPECT_THROW(turned.sum().backward(), c10::Error);
+}
+
+// A unit whose product is kept, and turned in place after that.
+TEST(RotaryTest, InPlaceChangesNothingThatActivationCheckpointingKeeps) {
+  const RotaryTable table = rotary_table(5, 8, 10000, at::kDouble);
+  const at::Tensor weight = at::randn({32, 32}, at::kDouble).requires_grad_();
+  const auto module = std::make_shared<torch::nn::Module>();
+  module->register_parameter("weight", weight);
+  const Unit unit("turns", module, [&](const Carry& input) {
+    const at::Tensor product = at::bmm(input[0].unsqueeze(0), weight.unsqueeze(0)).detach().view({2, 5, 4, 8});
+    return Carry{rotary_(product, table) + at::mm(input[0], weight).view({2, 5, 4, 8})};
+  });
+  const at::Tensor x = at::randn({10, 32}, at::kDouble);
+  const auto gradient = [&] {
+    weight.mutable_grad() = at::Tensor();
+    call(unit, x).square().sum().backward();
+    return weight.grad().clone();
+  };
+  const at::Tensor known = gradient();
+  const ActivationCheckpoint checkpoint({unit}, {.keep = products()});
+  EXPECT_TRUE(at::equal(gradient(), known));
 }
 
 TEST(RotaryTest, RefusesWhatDoesNotFit) {

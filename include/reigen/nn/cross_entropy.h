@@ -15,7 +15,7 @@ struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;  // rows with this target do not count
   // If false, the values of `logits` are lost when a gradient will be needed: their memory gets the gradient. LibTorch
   // reports an error if another operation needs the old values in its backward. The memory is kept if `logits` is a
-  // parameter or a view of one, or has gaps.
+  // parameter or a view of one, has gaps, or is an output that activation checkpointing keeps.
   bool keep_logits = false;
 };
 

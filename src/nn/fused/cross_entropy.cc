@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "nn/fused/once.h"
 #include "nn/fused/run.h"
+#include "nn/kept_outputs.h"
 
 namespace reigen::nn {
 
@@ -40,13 +41,16 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& gradients, const 
   return loss;
 }
 
-// Whether the values belong to a tensor that somebody else keeps: a parameter, or a view of one.
-bool is_kept(const at::Tensor& logits) { return logits.is_leaf() || (logits.is_view() && logits._base().is_leaf()); }
+// Whether somebody else keeps the values: they are a parameter, a view of one, or what activation checkpointing keeps.
+bool is_kept(const at::Tensor& logits) {
+  return logits.is_leaf() || (logits.is_view() && logits._base().is_leaf()) || is_kept_output(logits);
+}
 
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& target,
                             std::int64_t ignored, bool keeps) {
     const bool in_place = !keeps && !is_kept(logits) && logits.is_contiguous();
+    if (in_place) KeptOutputs::before_write(logits);
     const at::Tensor values = logits.contiguous();
     // variable_data() is the same memory with a version counter of its own.
     const at::Tensor gradients =

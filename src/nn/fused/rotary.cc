@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "nn/fused/once.h"
 #include "nn/fused/run.h"
+#include "nn/kept_outputs.h"
 
 namespace reigen::nn {
 
@@ -48,6 +49,7 @@ struct Rotary : torch::autograd::Function<Rotary> {
                             const at::Tensor& sines, bool in_place) {
     at::Tensor output = x;
     if (in_place) {
+      KeptOutputs::before_write(x);
       context->mark_dirty({x});
     } else {
       output = at::empty(x.sizes(), x.options(), at::MemoryFormat::Contiguous);
