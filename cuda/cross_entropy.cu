@@ -7,8 +7,9 @@ namespace {
 
 #include "nn/kernels/cross_entropy.inl"
 
-constexpr long long kShortRow = 1024;  // up to so many columns a warp takes a row, otherwise a block of threads
-constexpr int kWarpsTogether = 128;    // threads of a block whose warps take a row each
+constexpr long long kShortRow = 1024;   // up to so many columns a warp takes a row, otherwise a block of threads
+constexpr int kWarpsTogether = 128;     // threads of a block whose warps take a row each
+constexpr long long kFewBlocks = 4096;  // of threads that multiply; they fill every GPU
 
 template <typename Row>
 cudaError_t start_teams(const device::CrossEntropyCall& call, cudaStream_t stream) {
@@ -41,8 +42,8 @@ int enqueue(const device::MultiplyCall& call, cudaStream_t stream) {
     result = cudaSuccess;
     if (call.count == 0) return;
     result = fit_packs(T::kWidth, {call.values}, {call.count})
-                 ? start_columns<Multiply<T>, T::kWidth>(call, call.count, 1, stream)
-                 : start_columns<Multiply<typename T::Single>, 1>(call, call.count, 1, stream);
+                 ? start_columns<Multiply<T>, T::kWidth>(call, call.count, 1, stream, kFewBlocks)
+                 : start_columns<Multiply<typename T::Single>, 1>(call, call.count, 1, stream, kFewBlocks);
   });
   return forgotten(result);
 }

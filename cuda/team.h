@@ -121,6 +121,8 @@ struct Team {
 
   template <int kWidth, typename Action>
   __device__ __forceinline__ void each(std::int64_t count, const Action& action) const {
+    // Two packs at a time, so that a thread waits for both reads together.
+#pragma unroll 2
     for (std::int64_t i = rank() * kWidth; i < count; i += kThreads * kWidth) action(Width<kWidth>(), i);
   }
   template <int kWidth, typename Action>
@@ -173,9 +175,12 @@ struct Team {
 
 #include "nn/kernels/packs.inl"
 
+constexpr int kResidentThreads = 768;  // an SM has enough registers for so many threads
+
 // A team for each row.
 template <typename Row, int kThreads, int kBlock, typename Call>
-__global__ void __launch_bounds__(kBlock, kLargestBlock / kBlock) rows_of(const Call call) {
+__global__ void __launch_bounds__(kBlock, kBlock < kResidentThreads ? kResidentThreads / kBlock : 1)
+    rows_of(const Call call) {
   constexpr int kTeams = kBlock / kThreads;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kTeams;
   for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kTeams + threadIdx.x / kThreads; row < call.rows;
@@ -186,9 +191,8 @@ __global__ void __launch_bounds__(kBlock, kLargestBlock / kBlock) rows_of(const 
 
 // A thread for each block of rows and pack of columns.
 constexpr int kColumnThreads = 128;
-constexpr int kColumnBlocks = 6;  // an SM has enough registers for so many blocks
 template <typename Block, int kWidth, typename Call>
-__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks)
+__global__ void __launch_bounds__(kColumnThreads, kResidentThreads / kColumnThreads)
     columns_of(const Call call, const std::int64_t columns, const std::int64_t tiles, const std::int64_t blocks) {
   for (std::int64_t at = blockIdx.x; at < tiles * blocks; at += gridDim.x) {
     const std::int64_t block = at / tiles;
@@ -244,10 +248,13 @@ cudaError_t start_rows(const Call& call, cudaStream_t stream) {
                stream);
 }
 
+// `most`: a kernel that may have nothing to do starts few blocks of threads, each of which then takes several tiles.
 template <typename Block, int kWidth, typename Call>
-cudaError_t start_columns(const Call& call, std::int64_t columns, std::int64_t blocks, cudaStream_t stream) {
+cudaError_t start_columns(const Call& call, std::int64_t columns, std::int64_t blocks, cudaStream_t stream,
+                          long long most = kMostBlocks) {
   const std::int64_t tiles = (columns + kColumnThreads * kWidth - 1) / (kColumnThreads * kWidth);
-  return start(&columns_of<Block, kWidth, Call>, grid_of(tiles * blocks), dim3(kColumnThreads),
+  const long long all = tiles * blocks;
+  return start(&columns_of<Block, kWidth, Call>, grid_of(all < most ? all : most), dim3(kColumnThreads),
                {&call, &columns, &tiles, &blocks}, stream);
 }
 
