@@ -1,5 +1,5 @@
-// The functions of the plug-in libreigen_cuda.so, which holds the kernels for CUDA devices. This file is the whole C
-// ABI of the plug-in. It needs no CUDA header.
+// The functions of the plug-in libreigen_cuda.so, which holds the kernels for CUDA devices. This file and
+// model_calls.h are the whole C ABI of the plug-in. They need no CUDA header.
 //
 // A program opens the plug-in (dlopen) when a device is first used, so that the program also starts on machines without
 // CUDA. The functions that dlsym finds have the types declared here, for example `decltype(&reigen_cuda_reduce)`. A
@@ -12,10 +12,12 @@
 
 #include <cstddef>
 
+#include "device/model_calls.h"
+
 namespace reigen::device {
 
 // This number changes with every change of a function or struct here.
-inline constexpr int kPluginVersion = 3;
+inline constexpr int kPluginVersion = 4;
 
 // The most inputs and the most outputs of a reduction. The number is limited because the addresses are kernel
 // parameters.

@@ -37,6 +37,17 @@ Opened open_plugin() {
   plugin.find(table.reduce, "reigen_cuda_reduce");
   plugin.find(table.optimize, "reigen_cuda_optimize");
   plugin.find(table.finish_norm, "reigen_cuda_finish_norm");
+  plugin.find(table.norm, "reigen_cuda_norm");
+  plugin.find(table.norm_backward, "reigen_cuda_norm_backward");
+  plugin.find(table.norm_sums, "reigen_cuda_norm_sums");
+  plugin.find(table.cross_entropy, "reigen_cuda_cross_entropy");
+  plugin.find(table.multiply, "reigen_cuda_multiply");
+  plugin.find(table.gelu, "reigen_cuda_gelu");
+  plugin.find(table.gelu_backward, "reigen_cuda_gelu_backward");
+  plugin.find(table.swiglu, "reigen_cuda_swiglu");
+  plugin.find(table.swiglu_backward, "reigen_cuda_swiglu_backward");
+  plugin.find(table.rotary, "reigen_cuda_rotary");
+  plugin.find(table.embedding_sums, "reigen_cuda_embedding_sums");
   base::log_info("kernels in {}", plugin.path());
   return {table, plugin.path()};
 }

@@ -12,6 +12,17 @@ struct Kernels {
   decltype(&reigen_cuda_reduce) reduce;
   decltype(&reigen_cuda_optimize) optimize;
   decltype(&reigen_cuda_finish_norm) finish_norm;
+  decltype(&reigen_cuda_norm) norm;
+  decltype(&reigen_cuda_norm_backward) norm_backward;
+  decltype(&reigen_cuda_norm_sums) norm_sums;
+  decltype(&reigen_cuda_cross_entropy) cross_entropy;
+  decltype(&reigen_cuda_multiply) multiply;
+  decltype(&reigen_cuda_gelu) gelu;
+  decltype(&reigen_cuda_gelu_backward) gelu_backward;
+  decltype(&reigen_cuda_swiglu) swiglu;
+  decltype(&reigen_cuda_swiglu_backward) swiglu_backward;
+  decltype(&reigen_cuda_rotary) rotary;
+  decltype(&reigen_cuda_embedding_sums) embedding_sums;
 };
 
 // The first call opens the plug-in, after the CUDA runtime. It throws a BackendError with exit code 69 if the plug-in

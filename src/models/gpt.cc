@@ -10,8 +10,11 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "reigen/nn/activations.h"
 #include "reigen/nn/causal_attention.h"
+#include "reigen/nn/embedding.h"
 #include "reigen/nn/init.h"
+#include "reigen/nn/norm.h"
 
 namespace reigen::models {
 
@@ -25,40 +28,60 @@ LayerNorm make_norm(std::int64_t dim) {
   return std::make_shared<torch::nn::LayerNormImpl>(torch::nn::LayerNormOptions({dim}));
 }
 
+// The residual stream, normalised: the sum of one or two tensors.
+nn::AddedNorm normalised(const nn::Carry& stream, const LayerNorm& norm) {
+  const double eps = norm->options.eps();
+  if (stream.size() == 1) return {stream[0], nn::layer_norm(stream[0], norm->weight, norm->bias, eps)};
+  return nn::add_layer_norm(stream[0], stream[1], norm->weight, norm->bias, eps);
+}
+
 class Embed final : public torch::nn::Module {
  public:
   explicit Embed(const GptOptions& o)
-      : tok_(register_module("tok", std::make_shared<torch::nn::EmbeddingImpl>(o.vocab, o.dim))),
+      : kernels_(o.kernels),
+        tok_(register_module("tok", std::make_shared<torch::nn::EmbeddingImpl>(o.vocab, o.dim))),
         pos_(register_module("pos", std::make_shared<torch::nn::EmbeddingImpl>(o.context, o.dim))) {}
 
   at::Tensor forward(const at::Tensor& tokens) {
-    return tok_->forward(tokens) + pos_->weight.narrow(0, 0, tokens.size(1));
+    const bool fused = nn::are_fused(kernels_, tokens.device());
+    const at::Tensor of_tokens = fused ? nn::embedding(tokens, tok_->weight) : tok_->forward(tokens);
+    return of_tokens + pos_->weight.narrow(0, 0, tokens.size(1));
   }
 
  private:
+  nn::Kernels kernels_;
   Embedding tok_;
   Embedding pos_;
 };
 
 class Block final : public torch::nn::Module {
  public:
-  Block(std::int64_t dim, std::int64_t heads)
-      : heads_(heads),
-        n1_(register_module("n1", make_norm(dim))),
-        n2_(register_module("n2", make_norm(dim))),
-        qkv_(register_module("qkv", std::make_shared<torch::nn::LinearImpl>(dim, 3 * dim))),
-        out_(register_module("out", std::make_shared<torch::nn::LinearImpl>(dim, dim))),
-        up_(register_module("up", std::make_shared<torch::nn::LinearImpl>(dim, 4 * dim))),
-        down_(register_module("down", std::make_shared<torch::nn::LinearImpl>(4 * dim, dim))) {}
+  explicit Block(const GptOptions& o)
+      : kernels_(o.kernels),
+        heads_(o.heads),
+        n1_(register_module("n1", make_norm(o.dim))),
+        n2_(register_module("n2", make_norm(o.dim))),
+        qkv_(register_module("qkv", std::make_shared<torch::nn::LinearImpl>(o.dim, 3 * o.dim))),
+        out_(register_module("out", std::make_shared<torch::nn::LinearImpl>(o.dim, o.dim))),
+        up_(register_module("up", std::make_shared<torch::nn::LinearImpl>(o.dim, 4 * o.dim))),
+        down_(register_module("down", std::make_shared<torch::nn::LinearImpl>(4 * o.dim, o.dim))) {}
 
-  at::Tensor forward(const at::Tensor& x) {
+  nn::Carry forward(const nn::Carry& stream) {
+    if (nn::are_fused(kernels_, stream[0].device())) return fused(stream);
+    const at::Tensor& x = stream[0];
     const at::Tensor y = x + attend(n1_->forward(x));
-    return y + down_->forward(at::gelu(up_->forward(n2_->forward(y))));
+    return {y + down_->forward(at::gelu(up_->forward(n2_->forward(y))))};
   }
 
  private:
+  nn::Carry fused(const nn::Carry& stream) {
+    const nn::AddedNorm first = normalised(stream, n1_);
+    const nn::AddedNorm second = normalised({first.sum, attend(first.output)}, n2_);
+    return {second.sum, down_->forward(nn::gelu(at::linear(second.output, up_->weight), up_->bias))};
+  }
   at::Tensor attend(const at::Tensor& x) { return out_->forward(nn::causal_attention(qkv_->forward(x), heads_)); }
 
+  nn::Kernels kernels_;
   std::int64_t heads_;
   LayerNorm n1_;
   LayerNorm n2_;
@@ -71,13 +94,18 @@ class Block final : public torch::nn::Module {
 class LanguageHead final : public torch::nn::Module {
  public:
   explicit LanguageHead(const GptOptions& o)
-      : norm_(register_module("norm", make_norm(o.dim))),
+      : kernels_(o.kernels),
+        norm_(register_module("norm", make_norm(o.dim))),
         linear_(register_module(
             "linear", std::make_shared<torch::nn::LinearImpl>(torch::nn::LinearOptions(o.dim, o.vocab).bias(false)))) {}
 
-  at::Tensor forward(const at::Tensor& x) { return linear_->forward(norm_->forward(x)); }
+  nn::Carry forward(const nn::Carry& stream) {
+    const bool fused = nn::are_fused(kernels_, stream[0].device());
+    return {linear_->forward(fused ? normalised(stream, norm_).output : norm_->forward(stream[0]))};
+  }
 
  private:
+  nn::Kernels kernels_;
   LayerNorm norm_;
   Linear linear_;
 };
@@ -105,7 +133,7 @@ Gpt::Gpt(const GptOptions& options) : options_(options) {
   const auto blocks = register_module("blocks", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < o.layers; ++i) {
     const std::string number = std::to_string(i);
-    units_.emplace_back("blocks." + number, blocks->register_module(number, std::make_shared<Block>(o.dim, o.heads)));
+    units_.emplace_back("blocks." + number, blocks->register_module(number, std::make_shared<Block>(o)));
   }
   units_.emplace_back("head", register_module("head", std::make_shared<LanguageHead>(o)));
 }
@@ -128,7 +156,7 @@ at::Tensor Gpt::forward(const at::Tensor& tokens) {
   REIGEN_CHECK(tokens.dim() == 2 && tokens.size(1) <= options_.context,
                "tokens of shape [{}]: the decoder takes [batch, at most {}]", fmt::join(tokens.sizes(), ", "),
                options_.context);
-  return nn::fold(units_, tokens);
+  return nn::fold(units_, nn::Carry{tokens}).front();
 }
 
 }  // namespace reigen::models

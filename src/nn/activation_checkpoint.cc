@@ -85,7 +85,7 @@ class SecondForward {
 };
 
 // The autograd node that takes the place of all nodes of the unit's forward. Its backward runs the forward again.
-class Recompute : public torch::autograd::Node {
+class Recompute : public torch::autograd::Node, public KeepsOutputs {
  public:
   Recompute(Unit::Forward inner, const torch::nn::Module& module, const Carry& input, RandomState random,
             std::shared_ptr<const Operations> kept)
@@ -106,6 +106,7 @@ class Recompute : public torch::autograd::Node {
   }
 
   void watch(const Carry& output) { kept_.watch(output); }
+  bool keeps(const at::Tensor& tensor) const override { return kept_.hold(tensor); }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     REIGEN_CHECK(!released_, "[activation_checkpoint] a second backward through a graph that is gone\n  fix: {}",

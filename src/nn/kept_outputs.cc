@@ -5,9 +5,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "reigen/base/error.h"
@@ -139,6 +141,19 @@ void KeptOutputs::copy_what_lies_in(const at::Tensor& written) {
   }
 }
 
+bool KeptOutputs::hold(const at::Tensor& tensor) const {
+  for (const One& one : kept_) {
+    for (const c10::IValue& result : one.results) {
+      if (lies_in(result, tensor)) return true;
+    }
+  }
+  return false;
+}
+
+void KeptOutputs::before_write(const at::Tensor& written) {
+  if (current != nullptr) current->outputs_.copy_what_lies_in(written);
+}
+
 void KeptOutputs::watch(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& output : outputs) {
     if (!output.defined() || !output.has_storage()) continue;
@@ -179,6 +194,20 @@ void KeptOutputs::take(const c10::OperatorHandle& operation, std::size_t index, 
     // must remain without history.
     stack->push_back(one.results[i].toTensor().variable_data());
   }
+}
+
+bool is_kept_output(const at::Tensor& tensor) {
+  // The node of the unit may be behind nodes that only hand its result on. If it is farther away, take() throws.
+  constexpr int kNodes = 8;
+  const at::Tensor owner = tensor.is_view() ? at::Tensor(tensor._base()) : tensor;
+  std::shared_ptr<torch::autograd::Node> node = owner.grad_fn();
+  for (int i = 0; i < kNodes && node != nullptr; ++i) {
+    const auto* const keeper = dynamic_cast<const KeepsOutputs*>(node.get());
+    if (keeper != nullptr) return keeper->keeps(tensor);
+    const auto& edges = node->next_edges();
+    node = edges.empty() ? nullptr : edges.front().function;
+  }
+  return false;
 }
 
 }  // namespace reigen::nn

@@ -28,6 +28,16 @@ using Operations = std::unordered_set<c10::OperatorName>;
 // unknown, or whose operations write into their arguments or return views of them.
 std::shared_ptr<const Operations> find_operations(const std::vector<std::string>& names);
 
+// A node of autograd that has kept outputs.
+class KeepsOutputs {
+ public:
+  virtual ~KeepsOutputs() = default;
+  virtual bool keeps(const at::Tensor& tensor) const = 0;
+};
+
+// Whether the memory of the tensor, the result of a unit, holds a kept output. So nothing may write to it.
+bool is_kept_output(const at::Tensor& tensor);
+
 class KeptOutputs {
  public:
   // If `operations` is null, nothing is kept.
@@ -59,6 +69,13 @@ class KeptOutputs {
   // a returned tensor was written to, a later take() of a kept output in the same memory throws InvalidArgument.
   void watch(const std::vector<at::Tensor>& outputs);
   void drop() { kept_.clear(); }
+
+  // Whether a kept output lies in the memory of the tensor.
+  bool hold(const at::Tensor& tensor) const;
+
+  // For code that writes into a tensor by itself and not by an operation of LibTorch. It must call this first. If a
+  // Scope lives on this thread, the kept outputs in the memory of the tensor are copied.
+  static void before_write(const at::Tensor& written);
 
  private:
   struct Watched {

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <cmath>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "nn/fused/once.h"
 #include "reigen/comm/call_list.h"
 #include "tensor/calls.h"
 
@@ -114,23 +114,6 @@ struct Kept : torch::CustomClassHolder {
   bool is_stand_in = stand_ins > 0;
 };
 
-// The autograd node of the gradients that the layer's backward returns. The node refuses to differentiate them, because
-// autograd would compute wrong second derivatives: it treats the statistics as constants, and does not see the sums
-// over the ranks.
-class NoSecondDerivative : public torch::autograd::Node {
- public:
-  using Node::Node;
-  std::string name() const override { return "ReigenSyncBatchNormBackward"; }
-
-  variable_list apply(variable_list&&) override {
-    throw InvalidArgument(
-        Report{.what = "[sync_batch_norm] no second derivatives in training",
-               .got = "a derivative of what the layer's backward gave with create_graph",
-               .fix = "torch::nn::BatchNorm, or the layer in eval(), where a gradient is differentiated (gradient "
-                      "penalty); else no create_graph"});
-  }
-};
-
 struct Normalise : torch::autograd::Function<Normalise> {
   // weight and bias are optional, because apply() takes no undefined tensor.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const std::optional<at::Tensor>& weight,
@@ -146,15 +129,14 @@ struct Normalise : torch::autograd::Function<Normalise> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     variable_list result = derivatives(context, saved, gradients[0]);
-    if (!torch::autograd::compute_requires_grad(gradients[0], saved[0], saved[1])) return result;
-    // The node gets edges to all tensors for which somebody could ask a second derivative. Without these edges
-    // torch::autograd::grad() would not visit the node, because it visits only nodes that lead to the given inputs.
-    const auto refusal = std::shared_ptr<NoSecondDerivative>(
-        new NoSecondDerivative(torch::autograd::collect_next_edges(gradients[0], saved[0], saved[1])),
-        torch::autograd::deleteNode);
-    for (const at::Tensor& one : result) {
-      if (one.defined()) torch::autograd::set_history(one, refusal);
-    }
+    // Autograd would compute wrong second derivatives: it treats the statistics as constants, and does not see the sums
+    // over the ranks.
+    fused::refuse_second_derivatives(
+        result, {gradients[0], saved[0], saved[1]},
+        {.what = "[sync_batch_norm] no second derivatives in training",
+         .got = "a derivative of what the layer's backward gave with create_graph",
+         .fix = "torch::nn::BatchNorm, or the layer in eval(), where a gradient is differentiated (gradient penalty); "
+                "else no create_graph"});
     return result;
   }
 

@@ -67,6 +67,7 @@ struct Kernel {
   std::string name;
   int memory = 0;  // bytes of stack and of spilled registers
   int registers = 0;
+  int shared = 0;  // bytes of shared memory
 };
 
 // The kernels in the output of `ptxas -v`.
@@ -74,6 +75,7 @@ std::vector<Kernel> kernels_of(const std::string& ptxas) {
   static const std::regex kName("Compiling entry function '(\\w+)'");
   static const std::regex kMemory("(\\d+) bytes stack frame, (\\d+) bytes spill stores, (\\d+) bytes spill loads");
   static const std::regex kRegisters("Used (\\d+) registers");
+  static const std::regex kShared("(\\d+) bytes smem");
   std::vector<Kernel> kernels;
   std::istringstream lines(ptxas);
   for (std::string line; std::getline(lines, line);) {
@@ -84,6 +86,7 @@ std::vector<Kernel> kernels_of(const std::string& ptxas) {
       kernels.back().memory += std::stoi(match[1]) + std::stoi(match[2]) + std::stoi(match[3]);
     }
     if (std::regex_search(line, match, kRegisters)) kernels.back().registers = std::stoi(match[1]);
+    if (std::regex_search(line, match, kShared)) kernels.back().shared = std::stoi(match[1]);
   }
   return kernels;
 }
@@ -131,8 +134,11 @@ TEST(CudaPlugin, IsOfThisVersion) {
 TEST(CudaPlugin, ExportsItsCallsAndNothingElse) {
   const auto words = output_of(std::string(REIGEN_TEST_NM) + " -D --defined-only --format=just-symbols '" +
                                built("lib/libreigen_cuda.so") + "'");
-  EXPECT_THAT(words, ElementsAre("reigen_cuda_finish_norm", "reigen_cuda_optimize", "reigen_cuda_reduce",
-                                 "reigen_cuda_version"));
+  EXPECT_THAT(words, ElementsAre("reigen_cuda_cross_entropy", "reigen_cuda_embedding_sums", "reigen_cuda_finish_norm",
+                                 "reigen_cuda_gelu", "reigen_cuda_gelu_backward", "reigen_cuda_multiply",
+                                 "reigen_cuda_norm", "reigen_cuda_norm_backward", "reigen_cuda_norm_sums",
+                                 "reigen_cuda_optimize", "reigen_cuda_reduce", "reigen_cuda_rotary",
+                                 "reigen_cuda_swiglu", "reigen_cuda_swiglu_backward", "reigen_cuda_version"));
 }
 
 TEST_F(CudaReduce, ReturnsTheErrorOfAMachineWithoutDevices) {
@@ -248,6 +254,8 @@ TEST(CudaFinishNorm, RefusesWhatIsNotDefined) {
   refuses("no control", [](FinishNormCall& c) { c.control = nullptr; });
 }
 
+// exp, log and erf of CUDA's library use fused multiply-add and approximations inside. So only the sources without them
+// are looked at.
 TEST(CudaKernels, RoundAsTheHostDoes) {
   EXPECT_THAT(other_roundings("\tfma.rn.f32 \t%f1, %f2, %f3, %f4;\n"
                               "\tmad.lo.s32 \t%r1, %r2, %r3, %r4;\n"
@@ -255,7 +263,7 @@ TEST(CudaKernels, RoundAsTheHostDoes) {
                               "\tdiv.rn.f32 \t%f1, %f2, %f3;\n"
                               "\tadd.ftz.f32 \t%f1, %f2, %f3;\n"),
               ElementsAre("fma.rn.f32", "div.approx.f32", "add.ftz.f32"));
-  for (const char* file : {"reduce.ptx", "optimize.ptx"}) {
+  for (const char* file : {"reduce.ptx", "optimize.ptx", "norm.ptx"}) {
     const std::string ptx = report(file);
     EXPECT_NE(ptx.find("div.rn.f32"), std::string::npos) << file << " is not the PTX of the kernels";
     EXPECT_THAT(other_roundings(ptx), IsEmpty()) << file;
@@ -267,16 +275,20 @@ TEST(CudaKernels, KeepEverythingInRegisters) {
       "ptxas info    : Compiling entry function 'one' for 'sm_90'\n"
       "ptxas info    : Function properties for one\n"
       "    8 bytes stack frame, 4 bytes spill stores, 2 bytes spill loads\n"
-      "ptxas info    : Used 40 registers, used 0 barriers, 576 bytes cmem[0]\n");
+      "ptxas info    : Used 40 registers, used 1 barriers, 128 bytes smem, 576 bytes cmem[0]\n");
   ASSERT_EQ(planted.size(), 1u);
+  EXPECT_EQ(planted[0].shared, 128);
   EXPECT_EQ(planted[0].memory, 14);
   EXPECT_EQ(planted[0].registers, 40);
-  for (const char* file : {"reduce.ptxas", "optimize.ptxas"}) {
+  constexpr int kMostShared = 48 * 1024;
+  for (const char* file :
+       {"reduce.ptxas", "optimize.ptxas", "norm.ptxas", "cross_entropy.ptxas", "activations.ptxas", "tokens.ptxas"}) {
     const auto kernels = kernels_of(report(file));
     EXPECT_FALSE(kernels.empty()) << file;
     for (const Kernel& kernel : kernels) {
       EXPECT_EQ(kernel.memory, 0) << kernel.name;
       EXPECT_GT(kernel.registers, 0) << kernel.name;
+      EXPECT_LE(kernel.shared, kMostShared) << kernel.name;
     }
   }
 }

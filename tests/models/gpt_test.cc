@@ -5,9 +5,13 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "reigen/base/error.h"
+#include "reigen/nn/activation_checkpoint.h"
+#include "reigen/nn/cross_entropy.h"
 
 namespace reigen::models::gpt_test {
 namespace {
@@ -73,6 +77,52 @@ TEST(GptTest, ComputesWhatItsHeaderSays) {
   const at::Tensor scores = model.forward(ids);
   EXPECT_EQ(scores.sizes().vec(), (std::vector<std::int64_t>{3, 7, 11}));
   EXPECT_LE((scores - reference(model, ids)).abs().max().item<double>(), 1e-9);
+}
+
+// The losses of some steps with plain SGD.
+std::vector<double> train(nn::Kernels kernels, at::ScalarType type,
+                          const std::optional<nn::ActivationCheckpointOptions>& recomputes = {}) {
+  at::manual_seed(4);
+  GptOptions options = kSmall;
+  options.kernels = kernels;
+  Gpt model = make(options);
+  model.to(type);
+  std::optional<nn::ActivationCheckpoint> checkpoint;
+  if (recomputes) checkpoint.emplace(model.units(), *recomputes);
+  std::vector<double> losses;
+  for (int step = 0; step < 5; ++step) {
+    const at::Tensor ids = at::randint(11, {3, 8}, at::kLong);
+    at::Tensor target = at::randint(11, {24}, at::kLong);
+    target[5] = -100;
+    const at::Tensor scores = model.forward(ids).flatten(0, 1);
+    const at::Tensor loss = nn::are_fused(kernels, scores.device()) ? nn::cross_entropy(scores, target)
+                                                                    : at::cross_entropy_loss(scores, target);
+    loss.backward();
+    losses.push_back(loss.item<double>());
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& parameter : model.parameters()) {
+      parameter.sub_(parameter.grad(), 0.05);
+      parameter.mutable_grad().reset();
+    }
+  }
+  return losses;
+}
+
+TEST(GptTest, TrainsAlikeWithTheOperationsOfReigenAndOfLibTorch) {
+  const auto expect_near = [](const std::vector<double>& found, const std::vector<double>& known, double apart) {
+    ASSERT_EQ(found.size(), known.size());
+    for (std::size_t i = 0; i < known.size(); ++i) EXPECT_NEAR(found[i], known[i], apart * known[i]) << i;
+  };
+  const std::vector<double> known = train(nn::Kernels::kTorch, at::kDouble);
+  EXPECT_LT(known.back(), known.front());
+  const std::vector<double> fused = train(nn::Kernels::kFused, at::kDouble);
+  expect_near(fused, known, 1e-10);
+  EXPECT_NE(fused, known);
+  EXPECT_EQ(train(nn::Kernels::kFused, at::kDouble), fused);
+  EXPECT_EQ(train(nn::Kernels::kAuto, at::kDouble), known);
+  EXPECT_EQ(train(nn::Kernels::kFused, at::kDouble, nn::ActivationCheckpointOptions{}), fused);
+  EXPECT_EQ(train(nn::Kernels::kFused, at::kDouble, nn::ActivationCheckpointOptions{.keep = nn::products()}), fused);
+  expect_near(train(nn::Kernels::kFused, at::kFloat), train(nn::Kernels::kTorch, at::kFloat), 1e-4);
 }
 
 TEST(GptTest, SeesNothingOfWhatComesLater) {

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reigen/nn/kernels.h"
 #include "reigen/nn/unit.h"
 
 namespace reigen::models {
@@ -26,6 +27,9 @@ struct GptOptions {
   std::int64_t dim = 384;
   std::int64_t heads = 6;      // must divide dim
   std::int64_t context = 256;  // largest number of positions
+  // Which operations compute embeddings, normalisation, additions and GELU. Results differ by rounding. With Reigen's
+  // operations, a layer hands the next one two tensors, whose sum is the residual stream.
+  nn::Kernels kernels = nn::Kernels::kAuto;
 };
 
 class Gpt : public torch::nn::Module {

@@ -8,6 +8,7 @@
 
 #include "base/philox.h"
 #include "reigen/base/error.h"
+#include "reigen/nn/cross_entropy.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/make_model.h"
 
@@ -79,8 +80,11 @@ std::string GptTask::kind_of_samples() const {
 }
 
 at::Tensor GptTask::loss(const at::Tensor& input, const at::Tensor& target) {
-  return at::cross_entropy_loss(module().forward(input).flatten(0, 1), target.flatten(), {}, at::Reduction::Mean,
-                                data::kIgnoredToken);
+  const at::Tensor scores = module().forward(input).flatten(0, 1);
+  if (nn::are_fused(options_.model.kernels, scores.device())) {
+    return nn::cross_entropy(scores, target.flatten(), {.ignore_index = data::kIgnoredToken});
+  }
+  return at::cross_entropy_loss(scores, target.flatten(), {}, at::Reduction::Mean, data::kIgnoredToken);
 }
 
 Scores GptTask::score(const at::Tensor& input, const at::Tensor& target) {

@@ -83,6 +83,11 @@ Recipe resnet18() {
           }};
 }
 
+nn::Kernels kernels_of(const std::string& name) {
+  if (name == "fused") return nn::Kernels::kFused;
+  return name == "torch" ? nn::Kernels::kTorch : nn::Kernels::kAuto;
+}
+
 Recipe gpt() {
   return {.name = "gpt",
           .summary = "a decoder on the characters of a text, yours or Reigen's documents",
@@ -93,18 +98,25 @@ Recipe gpt() {
                                                {"dim", 384, "width"},
                                                {"heads", 6, "heads of attention; must divide model.dim"},
                                                {"context", 256, "characters of a window"},
-                                               {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0}}),
+                                               {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0},
+                                               {.key = "kernels",
+                                                .value = std::string("auto"),
+                                                .meaning = "fused: Reigen's operations for norms, GELU, embedding and "
+                                                           "loss; torch: LibTorch's; auto: fused on a GPU",
+                                                .choices = {"auto", "fused", "torch"}}}),
           .batch_per_rank = 8,
           .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
-            return std::make_unique<GptTask>(GptTaskOptions{.path = config.data.path,
-                                                            .type = type_of(config),
-                                                            .without_memory = without_memory,
-                                                            .seed = static_cast<std::uint64_t>(config.train.seed),
-                                                            .model = {.vocab = config.model["vocab"],
-                                                                      .layers = config.model["layers"],
-                                                                      .dim = config.model["dim"],
-                                                                      .heads = config.model["heads"],
-                                                                      .context = config.model["context"]}});
+            return std::make_unique<GptTask>(
+                GptTaskOptions{.path = config.data.path,
+                               .type = type_of(config),
+                               .without_memory = without_memory,
+                               .seed = static_cast<std::uint64_t>(config.train.seed),
+                               .model = {.vocab = config.model["vocab"],
+                                         .layers = config.model["layers"],
+                                         .dim = config.model["dim"],
+                                         .heads = config.model["heads"],
+                                         .context = config.model["context"],
+                                         .kernels = kernels_of(config.model.text("kernels"))}});
           }};
 }
 

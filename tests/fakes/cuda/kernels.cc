@@ -12,6 +12,7 @@
 
 #include "comm/reduce/reduce.h"
 #include "fakes/cuda/device.h"
+#include "fakes/cuda/model_kernels.h"
 #include "fakes/cuda/stand_in.h"
 #include "optim/kernels/kernels.h"
 
@@ -174,7 +175,14 @@ int finish_norm(const FinishNormCall* call, void* stream) {
 }  // namespace
 
 const device::Kernels& kernels() {
-  static const device::Kernels kTable{.reduce = &reduce, .optimize = &optimize, .finish_norm = &finish_norm};
+  static const device::Kernels kTable = [] {
+    device::Kernels table{};
+    table.reduce = &reduce;
+    table.optimize = &optimize;
+    table.finish_norm = &finish_norm;
+    stand_in::add_model_kernels(table);
+    return table;
+  }();
   return kTable;
 }
 

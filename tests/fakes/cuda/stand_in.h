@@ -54,7 +54,8 @@ struct Counts {
   std::atomic<std::int64_t> waits{0};        // the host waited for a stream, or could have: a copy of pageable memory
   std::atomic<std::int64_t> allocations{0};  // memory of the device was allocated or freed
   std::atomic<std::int64_t> pinned{0};       // pinned memory was allocated or freed
-  std::atomic<std::int64_t> kernels{0};      // of the plug-in
+  std::atomic<std::int64_t> kernels{0};      // of the plug-in, for sums and optimizers
+  std::atomic<std::int64_t> layers{0};       // calls of the plug-in for layers of models
 };
 Counts& counts(int device);
 

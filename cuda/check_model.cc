@@ -1,0 +1,519 @@
+// For a machine with a GPU: do the kernels for the layers of models (libreigen_cuda.so) give the numbers of the host,
+// and how fast are they?
+//
+// The program runs every kernel on every element type and many sizes, on host and GPU, and compares the results. Sums
+// of a row have another order on the GPU, and exp, log and erf are those of CUDA, so most results may differ by
+// rounding. Rotary embedding and the gradient of an embedding must have the same bits. Then the program measures the
+// kernels at sizes of GPT-2 and Llama and, for comparison, a copy within the device. The exit code is 1 if any result
+// differs, and 69 if there is no GPU.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check_tools.h"
+#include "device/kernel_calls.h"
+#include "nn/kernels/host.h"
+
+namespace reigen::nn::kernels::checks {
+namespace {
+
+#include "comm/reduce/elements.inl"
+
+using device::check;
+using device::Memory;
+using device::ModelTypes;
+
+enum class Kind { kWide, kNarrow, kComputed, kDouble, kNumber };
+
+constexpr ModelTypes kOneType[] = {ModelTypes::kFloat64, ModelTypes::kFloat32, ModelTypes::kBfloat16,
+                                   ModelTypes::kFloat16};
+constexpr ModelTypes kAllTypes[] = {ModelTypes::kFloat64, ModelTypes::kFloat32,         ModelTypes::kBfloat16,
+                                    ModelTypes::kFloat16, ModelTypes::kFloat32Bfloat16, ModelTypes::kFloat32Float16};
+
+// The element of an array, as one of the types of one element.
+ModelTypes element_of(ModelTypes types, Kind kind) {
+  if (kind == Kind::kDouble) return ModelTypes::kFloat64;
+  if (kind == Kind::kComputed) return types == ModelTypes::kFloat64 ? ModelTypes::kFloat64 : ModelTypes::kFloat32;
+  if (types == ModelTypes::kFloat32Bfloat16) return kind == Kind::kWide ? ModelTypes::kFloat32 : ModelTypes::kBfloat16;
+  if (types == ModelTypes::kFloat32Float16) return kind == Kind::kWide ? ModelTypes::kFloat32 : ModelTypes::kFloat16;
+  return types;
+}
+std::size_t size_of(ModelTypes types, Kind kind) {
+  if (kind == Kind::kNumber) return sizeof(long long);
+  const ModelTypes element = element_of(types, kind);
+  return element == ModelTypes::kFloat64 ? 8 : element == ModelTypes::kFloat32 ? 4 : 2;
+}
+void put(std::byte* to, ModelTypes element, double value) {
+  const auto single = static_cast<float>(value);
+  const std::uint16_t half = element == ModelTypes::kBfloat16 ? Bfloat16::store(single) : Float16::store(single);
+  if (element == ModelTypes::kFloat64) {
+    std::memcpy(to, &value, sizeof(value));
+  } else if (element == ModelTypes::kFloat32) {
+    std::memcpy(to, &single, sizeof(single));
+  } else {
+    std::memcpy(to, &half, sizeof(half));
+  }
+}
+double get(const std::byte* from, ModelTypes element) {
+  double value = 0;
+  float single = 0;
+  std::uint16_t half = 0;
+  if (element == ModelTypes::kFloat64) {
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  if (element == ModelTypes::kFloat32) {
+    std::memcpy(&single, from, sizeof(single));
+    return static_cast<double>(single);
+  }
+  std::memcpy(&half, from, sizeof(half));
+  return static_cast<double>(element == ModelTypes::kBfloat16 ? Bfloat16::load(half) : Float16::load(half));
+}
+// The largest difference of two neighbours that are both about 1.
+double unit_of(ModelTypes element) {
+  switch (element) {
+    case ModelTypes::kFloat64: return 1e-15;
+    case ModelTypes::kFloat32: return 2.4e-7;
+    case ModelTypes::kFloat16: return 0x1p-10;
+    default: return 0x1p-7;
+  }
+}
+
+// The arrays of one case, on the host and on the GPU.
+class Arrays {
+ public:
+  // Every array begins `shift` elements after a multiple of 256 bytes.
+  Arrays(ModelTypes types, int shift) : types_(types), shift_(static_cast<std::size_t>(shift)) {}
+
+  int types() const { return static_cast<int>(types_); }
+  int random(Kind kind, std::int64_t count, double scale = 1) {
+    const int number = add(kind, count, false);
+    std::normal_distribution<double> normal;
+    for (std::int64_t i = 0; i < count; ++i) put(at(number, i), element_of(types_, kind), normal(generator_) * scale);
+    return number;
+  }
+  int numbers(const std::vector<long long>& values) {
+    const int number = add(Kind::kNumber, static_cast<std::int64_t>(values.size()), false);
+    if (!values.empty()) std::memcpy(at(number, 0), values.data(), values.size() * sizeof(long long));
+    return number;
+  }
+  int result(Kind kind, std::int64_t count) { return add(kind, count, true); }
+  // A result that has values before.
+  int changed(Kind kind, std::int64_t count) {
+    const int number = random(kind, count, 3);
+    arrays_[static_cast<std::size_t>(number)].is_result = true;
+    return number;
+  }
+
+  std::byte* host(int number) { return at(number, 0); }
+  std::byte* gpu(int number) {
+    Array& array = arrays_[static_cast<std::size_t>(number)];
+    return array.gpu->at(shift_ * size_of(types_, array.kind));
+  }
+  void to_gpu() {
+    for (Array& array : arrays_) {
+      array.gpu = std::make_unique<Memory>(array.host.size());
+      check(cudaMemcpy(array.gpu->at(0), array.host.data(), array.host.size(), cudaMemcpyHostToDevice), "a copy");
+    }
+  }
+  // Compares the results. Returns a text that is empty if they agree.
+  std::string difference(bool same_bits) {
+    for (std::size_t number = 0; number < arrays_.size(); ++number) {
+      Array& array = arrays_[number];
+      if (!array.is_result) continue;
+      std::vector<std::byte> got(array.host.size());
+      check(cudaMemcpy(got.data(), array.gpu->at(0), got.size(), cudaMemcpyDeviceToHost), "a result's copy");
+      if (same_bits && got != array.host) return fmt::format("array {} has other bits", number);
+      const std::string found = same_bits ? "" : apart(array, got);
+      if (!found.empty()) return fmt::format("array {}{}", number, found);
+    }
+    return {};
+  }
+
+ private:
+  struct Array {
+    Kind kind;
+    std::int64_t count;
+    bool is_result;
+    std::vector<std::byte> host = {};
+    std::unique_ptr<Memory> gpu = {};
+  };
+  int add(Kind kind, std::int64_t count, bool is_result) {
+    Array array{.kind = kind, .count = count, .is_result = is_result};
+    array.host.resize((static_cast<std::size_t>(count) + shift_ + 1) * size_of(types_, kind));
+    arrays_.push_back(std::move(array));
+    return static_cast<int>(arrays_.size()) - 1;
+  }
+  std::byte* at(int number, std::int64_t i) {
+    Array& array = arrays_[static_cast<std::size_t>(number)];
+    return array.host.data() + (static_cast<std::size_t>(i) + shift_) * size_of(types_, array.kind);
+  }
+  std::string apart(const Array& array, const std::vector<std::byte>& got) const {
+    const ModelTypes element = element_of(types_, array.kind);
+    const std::size_t size = size_of(types_, array.kind);
+    // A number may differ by one unit of its own type, and by the rounding of sums.
+    const double sums = types_ == ModelTypes::kFloat64 ? 1e-12 : 2e-5;
+    double largest = 0;
+    for (std::size_t i = 0; i < array.host.size(); i += size) {
+      const double known = get(array.host.data() + i, element);
+      if (std::isfinite(known)) largest = std::max(largest, std::abs(known));
+    }
+    for (std::size_t i = 0; i < array.host.size(); i += size) {
+      const double known = get(array.host.data() + i, element);
+      const double found = get(got.data() + i, element);
+      if (std::isnan(known) && std::isnan(found)) continue;
+      if (!(std::abs(found - known) <= unit_of(element) * std::abs(known) + sums * largest)) {
+        return fmt::format("[{}] is {}, on the host {}", i / size, found, known);
+      }
+    }
+    return {};
+  }
+
+  ModelTypes types_;
+  std::size_t shift_;
+  std::vector<Array> arrays_;
+  std::mt19937_64 generator_{7};
+};
+
+using Address = std::function<std::byte*(int)>;
+void in_one_part(std::int64_t count, std::int64_t, const Part& part) { part(0, count); }
+
+struct Size {
+  std::int64_t rows;
+  std::int64_t columns;
+};
+constexpr Size kSizes[] = {{1, 1},     {3, 3},     {37, 17},  {65, 1000}, {40, 1031},
+                           {129, 768}, {20, 4096}, {5, 8200}, {3, 50257}, {3, 50304}};
+
+class Comparison {
+ public:
+  // make(types, at) returns the call, whose addresses are at(number of an array).
+  template <typename Call, typename Make>
+  void compare(const char* name, int (*function)(const Call*, void*), Arrays& arrays, const std::string& what,
+               const Make& make, bool same_bits = false) {
+    arrays.to_gpu();
+    const Call there = make([&](int number) { return number < 0 ? nullptr : arrays.gpu(number); });
+    const Call here = make([&](int number) { return number < 0 ? nullptr : arrays.host(number); });
+    run(here, in_one_part);
+    check(function(&there, nullptr), name);
+    check(cudaDeviceSynchronize(), name);
+    const std::string found = arrays.difference(same_bits);
+    ++cases_;
+    if (found.empty()) return;
+    ++failures_;
+    fmt::print("{}, {}: {}\n", name, what, found);
+  }
+  // Calls compare(types, shift, size, text) for all types, sizes and alignments.
+  template <typename Types, typename Compare>
+  static void each(const Types& all, const Compare& compare) {
+    for (const ModelTypes types : all) {
+      for (const Size& size : kSizes) {
+        for (const int shift : {0, 1}) {
+          compare(types, shift, size,
+                  fmt::format("types {}, {} x {}, shift {}", static_cast<int>(types), size.rows, size.columns, shift));
+        }
+      }
+    }
+  }
+  long cases() const { return cases_; }
+  long failures() const { return failures_; }
+
+ private:
+  long cases_ = 0;
+  long failures_ = 0;
+};
+
+template <typename Function>
+Function* plugin(const char* name) {
+  return device::function_of_plugin<Function*>(name);
+}
+
+void compare_norms(Comparison& comparison) {
+  Comparison::each(kAllTypes, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
+    const std::int64_t count = s.rows * s.columns;
+    for (const bool layer : {true, false}) {
+      Arrays a(types, shift);
+      const int x = a.random(Kind::kWide, count), d = a.random(Kind::kNarrow, count);
+      const int weight = a.random(Kind::kWide, s.columns), bias = a.random(Kind::kWide, s.columns);
+      const int sum = a.result(Kind::kWide, count), output = a.result(Kind::kNarrow, count);
+      const int mean = layer ? a.result(Kind::kComputed, s.rows) : -1, rstd = a.result(Kind::kComputed, s.rows);
+      comparison.compare("norm", plugin<decltype(reigen_cuda_norm)>("reigen_cuda_norm"), a, what,
+                         [&](const Address& at) {
+                           return device::NormCall{at(x),      at(d),    at(sum),  at(weight), at(layer ? bias : -1),
+                                                   at(output), at(mean), at(rstd), s.rows,     s.columns,
+                                                   1e-5,       a.types()};
+                         });
+      Arrays b(types, shift);
+      const int of_output = b.random(Kind::kNarrow, count), of_sum = b.random(Kind::kWide, count);
+      const int y = b.random(Kind::kWide, count), w = b.random(Kind::kWide, s.columns);
+      const int means = layer ? b.random(Kind::kComputed, s.rows, 0.1) : -1, rstds = b.random(Kind::kComputed, s.rows);
+      const int of_x = b.result(Kind::kWide, count), of_d = b.result(Kind::kNarrow, count);
+      comparison.compare("norm's backward", plugin<decltype(reigen_cuda_norm_backward)>("reigen_cuda_norm_backward"), b,
+                         what, [&](const Address& at) {
+                           return device::NormBackwardCall{at(of_output), at(of_sum), at(y),    at(w),
+                                                           at(means),     at(rstds),  at(of_x), at(of_d),
+                                                           s.rows,        s.columns,  b.types()};
+                         });
+      const int parts = b.result(Kind::kComputed, 2 * device::sums_of(s.rows) * s.columns);
+      const int of_weight = b.result(Kind::kWide, s.columns), of_bias = b.result(Kind::kWide, s.columns);
+      comparison.compare("norm's sums", plugin<decltype(reigen_cuda_norm_sums)>("reigen_cuda_norm_sums"), b, what,
+                         [&](const Address& at) {
+                           return device::NormSumsCall{at(of_output), at(y),       at(means), at(rstds), at(parts),
+                                                       at(of_weight), at(of_bias), s.rows,    s.columns, b.types()};
+                         });
+    }
+  });
+}
+
+void compare_losses(Comparison& comparison) {
+  Comparison::each(kOneType, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
+    Arrays a(types, shift);
+    const int logits = a.changed(Kind::kWide, s.rows * s.columns);
+    std::vector<long long> classes;
+    for (std::int64_t row = 0; row < s.rows; ++row) classes.push_back(row % 5 == 3 ? -100 : row * 7919 % s.columns);
+    if (s.rows > 2) classes[2] = s.columns;  // no class: NaN
+    const int targets = a.numbers(classes);
+    const int losses = a.result(Kind::kComputed, s.rows), loss = a.result(Kind::kComputed, 1);
+    const int counted = a.result(Kind::kDouble, 1);
+    const auto make = [&](const Address& at) {
+      return device::CrossEntropyCall{at(logits),
+                                      at(logits),
+                                      reinterpret_cast<const long long*>(at(targets)),
+                                      at(losses),
+                                      reinterpret_cast<double*>(at(counted)),
+                                      at(loss),
+                                      s.rows,
+                                      s.columns,
+                                      -100,
+                                      a.types()};
+    };
+    comparison.compare("cross entropy", plugin<decltype(reigen_cuda_cross_entropy)>("reigen_cuda_cross_entropy"), a,
+                       what, make);
+    Arrays b(types, shift);
+    const int values = b.changed(Kind::kWide, s.rows * s.columns), factor = b.random(Kind::kComputed, 1);
+    comparison.compare(
+        "factor", plugin<decltype(reigen_cuda_multiply)>("reigen_cuda_multiply"), b, what,
+        [&](const Address& at) {
+          return device::MultiplyCall{at(values), at(factor), s.rows * s.columns, b.types()};
+        },
+        true);
+  });
+}
+
+void compare_activations(Comparison& comparison) {
+  Comparison::each(kAllTypes, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
+    const std::int64_t count = s.rows * s.columns;
+    Arrays a(types, shift);
+    const int x = a.random(Kind::kNarrow, count, 2), bias = a.random(Kind::kWide, s.columns);
+    const int output = a.result(Kind::kNarrow, count), of_output = a.random(Kind::kNarrow, count);
+    const int of_x = a.result(Kind::kNarrow, count), of_bias = a.result(Kind::kWide, s.columns);
+    const int parts = a.result(Kind::kComputed, device::sums_of(s.rows) * s.columns);
+    comparison.compare("gelu", plugin<decltype(reigen_cuda_gelu)>("reigen_cuda_gelu"), a, what, [&](const Address& at) {
+      return device::GeluCall{at(x), at(bias), at(output), s.rows, s.columns, a.types()};
+    });
+    comparison.compare("gelu's backward", plugin<decltype(reigen_cuda_gelu_backward)>("reigen_cuda_gelu_backward"), a,
+                       what, [&](const Address& at) {
+                         return device::GeluBackwardCall{at(of_output), at(x),  at(bias),  at(of_x), at(parts),
+                                                         at(of_bias),   s.rows, s.columns, a.types()};
+                       });
+  });
+  Comparison::each(kOneType, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
+    const std::int64_t count = s.rows * s.columns;
+    Arrays a(types, shift);
+    const int both = a.random(Kind::kWide, 2 * count, 2), of_output = a.random(Kind::kWide, count);
+    const int output = a.result(Kind::kWide, count), of_both = a.result(Kind::kWide, 2 * count);
+    const auto second = [&](std::byte* first) {
+      return first + static_cast<std::size_t>(s.columns) * size_of(types, Kind::kWide);
+    };
+    comparison.compare("swiglu", plugin<decltype(reigen_cuda_swiglu)>("reigen_cuda_swiglu"), a, what,
+                       [&](const Address& at) {
+                         return device::SwigluCall{at(both),      second(at(both)), at(output), 2 * s.columns,
+                                                   2 * s.columns, s.rows,           s.columns,  a.types()};
+                       });
+    comparison.compare(
+        "swiglu's backward", plugin<decltype(reigen_cuda_swiglu_backward)>("reigen_cuda_swiglu_backward"), a, what,
+        [&](const Address& at) {
+          return device::SwigluBackwardCall{at(of_output),       at(both),      second(at(both)), at(of_both),
+                                            second(at(of_both)), 2 * s.columns, 2 * s.columns,    2 * s.columns,
+                                            2 * s.columns,       s.rows,        s.columns,        a.types()};
+        });
+  });
+}
+
+void compare_tokens(Comparison& comparison) {
+  Comparison::each(kOneType, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
+    Arrays a(types, shift);
+    const std::int64_t heads = 3, half = s.columns;
+    const int x = a.changed(Kind::kWide, s.rows * heads * 2 * half);
+    const int cosines = a.random(Kind::kComputed, s.rows * half), sines = a.random(Kind::kComputed, s.rows * half);
+    const device::RotaryStrides strides{s.rows * heads * 2 * half, heads * 2 * half, 2 * half};
+    for (const bool backwards : {false, true}) {
+      comparison.compare(
+          "rotary", plugin<decltype(reigen_cuda_rotary)>("reigen_cuda_rotary"), a, what,
+          [&](const Address& at) {
+            return device::RotaryCall{at(x),  at(x),  at(cosines), at(sines), strides,   strides,
+                                      s.rows, s.rows, heads,       half,      backwards, a.types()};
+          },
+          true);
+    }
+    Arrays b(types, shift);
+    std::vector<long long> sorted, order;
+    for (std::int64_t i = 0; i < s.rows; ++i) {
+      sorted.push_back(i * i / std::max<std::int64_t>(1, s.rows) / 2);
+      order.push_back((i * 37 + 11) % s.rows);
+    }
+    const int of_output = b.random(Kind::kWide, s.rows * s.columns),
+              of_weight = b.result(Kind::kWide, s.rows * s.columns);
+    const int tokens = b.numbers(sorted), places = b.numbers(order);
+    comparison.compare(
+        "embedding's sums", plugin<decltype(reigen_cuda_embedding_sums)>("reigen_cuda_embedding_sums"), b, what,
+        [&](const Address& at) {
+          return device::EmbeddingSumsCall{at(of_output),
+                                           reinterpret_cast<const long long*>(at(tokens)),
+                                           reinterpret_cast<const long long*>(at(places)),
+                                           at(of_weight),
+                                           s.rows,
+                                           s.columns,
+                                           s.rows,
+                                           b.types()};
+        },
+        true);
+  });
+}
+
+// Measures a call. `bytes` are those that it must read and write for each element.
+class Speeds {
+ public:
+  Speeds() : memory_(kBytes) {
+    check(cudaMemset(memory_.at(0), 0, kBytes), "cudaMemset");
+    const float time = stopwatch_.median([&] {
+      check(cudaMemcpyAsync(memory_.at(kCopied), memory_.at(0), kCopied, cudaMemcpyDeviceToDevice, nullptr), "a copy");
+    });
+    copy_ = device::gigabytes_per_second(2 * kCopied, time);
+    fmt::print("\n| kernel | us | GB/s read and written | of a copy's {:.0f} GB/s |\n|---|---|---|---|\n", copy_);
+  }
+  // Memory for an array of so many elements of `size` bytes. The arrays of one kernel lie one after the other.
+  std::byte* next(std::int64_t elements, std::int64_t size) {
+    std::byte* const begin = memory_.at(used_);
+    used_ += (static_cast<std::size_t>(elements * size) + 255) / 256 * 256;
+    if (used_ > kBytes) throw std::runtime_error("the arrays of a kernel do not fit");
+    return begin;
+  }
+  template <typename Call>
+  void time(const std::string& name, int (*function)(const Call*, void*), const Call& call, std::int64_t elements,
+            std::int64_t bytes) {
+    const float taken = stopwatch_.median([&] { check(function(&call, nullptr), name.c_str()); });
+    const double speed = device::gigabytes_per_second(static_cast<std::size_t>(elements * bytes), taken);
+    fmt::print("| {} | {:.0f} | {:.0f} | {:.2f} |\n", name, taken * 1e3f, speed, speed / copy_);
+    used_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t kBytes = std::size_t{6} << 30;
+  static constexpr std::size_t kCopied = std::size_t{1} << 30;
+  Memory memory_;
+  device::Stopwatch stopwatch_;
+  double copy_ = 0;
+  std::size_t used_ = 0;
+};
+
+constexpr std::int64_t kRows = 16 * 1024;
+constexpr int kMixed = static_cast<int>(ModelTypes::kFloat32Bfloat16);
+constexpr int kBf16 = static_cast<int>(ModelTypes::kBfloat16);
+
+void measure_norms(Speeds& s, const char* model, std::int64_t columns) {
+  const std::int64_t n = kRows * columns;
+  const auto name = [&](const char* what) { return fmt::format("{}, {}", what, model); };
+  s.time(name("norm with addition"), plugin<decltype(reigen_cuda_norm)>("reigen_cuda_norm"),
+         device::NormCall{s.next(n, 4), s.next(n, 2), s.next(n, 4), s.next(columns, 4), s.next(columns, 4),
+                          s.next(n, 2), s.next(kRows, 4), s.next(kRows, 4), kRows, columns, 1e-5, kMixed},
+         n, 12);
+  s.time(name("norm backward"), plugin<decltype(reigen_cuda_norm_backward)>("reigen_cuda_norm_backward"),
+         device::NormBackwardCall{s.next(n, 2), s.next(n, 4), s.next(n, 4), s.next(columns, 4), s.next(kRows, 4),
+                                  s.next(kRows, 4), s.next(n, 4), s.next(n, 2), kRows, columns, kMixed},
+         n, 16);
+  s.time(name("norm sums"), plugin<decltype(reigen_cuda_norm_sums)>("reigen_cuda_norm_sums"),
+         device::NormSumsCall{s.next(n, 2), s.next(n, 4), s.next(kRows, 4), s.next(kRows, 4),
+                              s.next(2 * device::sums_of(kRows) * columns, 4), s.next(columns, 4), s.next(columns, 4),
+                              kRows, columns, kMixed},
+         n, 6);
+}
+
+void measure_loss(Speeds& s, const char* model, std::int64_t columns) {
+  const std::int64_t n = kRows * columns;
+  std::byte* const logits = s.next(n, 2);
+  s.time(
+      fmt::format("cross entropy, {}", model), plugin<decltype(reigen_cuda_cross_entropy)>("reigen_cuda_cross_entropy"),
+      device::CrossEntropyCall{logits, logits, reinterpret_cast<const long long*>(s.next(kRows, 8)), s.next(kRows, 4),
+                               reinterpret_cast<double*>(s.next(1, 8)), s.next(1, 4), kRows, columns, -100, kBf16},
+      n, 4);
+}
+
+void measure_others(Speeds& s) {
+  constexpr std::int64_t kHidden = 4 * 768;
+  constexpr std::int64_t kGpt = kRows * kHidden;
+  s.time("gelu, GPT-2", plugin<decltype(reigen_cuda_gelu)>("reigen_cuda_gelu"),
+         device::GeluCall{s.next(kGpt, 2), s.next(kHidden, 4), s.next(kGpt, 2), kRows, kHidden, kMixed}, kGpt, 4);
+  s.time(
+      "gelu backward, GPT-2", plugin<decltype(reigen_cuda_gelu_backward)>("reigen_cuda_gelu_backward"),
+      device::GeluBackwardCall{s.next(kGpt, 2), s.next(kGpt, 2), s.next(kHidden, 4), s.next(kGpt, 2),
+                               s.next(device::sums_of(kRows) * kHidden, 4), s.next(kHidden, 4), kRows, kHidden, kMixed},
+      kGpt, 6);
+  constexpr std::int64_t kWide = 14336;
+  constexpr std::int64_t kLlama = kRows * kWide;
+  s.time("swiglu, Llama", plugin<decltype(reigen_cuda_swiglu)>("reigen_cuda_swiglu"),
+         device::SwigluCall{s.next(kLlama, 2), s.next(kLlama, 2), s.next(kLlama, 2), kWide, kWide, kRows, kWide, kBf16},
+         kLlama, 6);
+  s.time("swiglu backward, Llama", plugin<decltype(reigen_cuda_swiglu_backward)>("reigen_cuda_swiglu_backward"),
+         device::SwigluBackwardCall{s.next(kLlama, 2), s.next(kLlama, 2), s.next(kLlama, 2), s.next(kLlama, 2),
+                                    s.next(kLlama, 2), kWide, kWide, kWide, kWide, kRows, kWide, kBf16},
+         kLlama, 10);
+  constexpr std::int64_t kHeads = 32;
+  constexpr std::int64_t kHalf = 64;
+  constexpr std::int64_t kQuery = kRows * kHeads * 2 * kHalf;
+  const device::RotaryStrides strides{1024 * kHeads * 2 * kHalf, kHeads * 2 * kHalf, 2 * kHalf};
+  s.time("rotary, Llama", plugin<decltype(reigen_cuda_rotary)>("reigen_cuda_rotary"),
+         device::RotaryCall{s.next(kQuery, 2), s.next(kQuery, 2), s.next(1024 * kHalf, 4), s.next(1024 * kHalf, 4),
+                            strides, strides, kRows, 1024, kHeads, kHalf, false, kBf16},
+         kQuery, 4);
+}
+
+int run_all() {
+  if (!device::has_gpu("check_model")) return device::kNoDevice;
+  Comparison comparison;
+  compare_norms(comparison);
+  compare_losses(comparison);
+  compare_activations(comparison);
+  compare_tokens(comparison);
+  fmt::print("{} cases, {} differ from the host's\n", comparison.cases(), comparison.failures());
+  Speeds speeds;
+  measure_norms(speeds, "GPT-2", 768);
+  measure_norms(speeds, "Llama", 4096);
+  measure_loss(speeds, "GPT-2", 50304);
+  measure_loss(speeds, "Llama", 128256);
+  measure_others(speeds);
+  return comparison.failures() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace reigen::nn::kernels::checks
+
+int main() {
+  try {
+    return reigen::nn::kernels::checks::run_all();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "check_model: {}\n", error.what());
+    return 1;
+  }
+}

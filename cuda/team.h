@@ -1,0 +1,300 @@
+// What the kernels for the layers of models share: teams of threads, access to packs of elements, and launches. A
+// source of kernels includes this file, and then the loops of nn/kernels/ inside its namespaces. Thread rule: any
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "device/model_calls.h"
+
+#define REIGEN_UNROLL _Pragma("unroll")
+#define REIGEN_UNROLL_ROWS _Pragma("unroll 4")
+
+namespace reigen::nn::kernels {
+namespace {
+
+#include "comm/reduce/elements.inl"
+
+constexpr int kWarp = 32;
+constexpr int kLargestBlock = 1024;
+constexpr long long kMostBlocks = 0x7fffffff;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+template <int kWidth>
+struct Width {
+  static constexpr int value = kWidth;
+};
+
+template <typename T, int kWidth>
+struct Pack {
+  T at[kWidth];
+};
+
+struct TwoVectors {
+  uint4 first;
+  uint4 second;
+};
+
+// kWidth elements as accesses of 16 bytes, or one of 8 bytes. A single element needs no such address.
+template <typename Storage, int kWidth>
+__device__ __forceinline__ Pack<Storage, kWidth> read(const Storage* from) {
+  constexpr int kBytes = kWidth * static_cast<int>(sizeof(Storage));
+  if constexpr (kWidth == 1) {
+    return {{*from}};
+  } else if constexpr (kBytes == 8) {
+    return __builtin_bit_cast(Pack<Storage, kWidth>, *reinterpret_cast<const uint2*>(from));
+  } else if constexpr (kBytes == 16) {
+    return __builtin_bit_cast(Pack<Storage, kWidth>, *reinterpret_cast<const uint4*>(from));
+  } else {
+    const auto* const vectors = reinterpret_cast<const uint4*>(from);
+    return __builtin_bit_cast(Pack<Storage, kWidth>, TwoVectors{vectors[0], vectors[1]});
+  }
+}
+
+template <typename Storage, int kWidth>
+__device__ __forceinline__ void write(Storage* to, const Pack<Storage, kWidth>& values) {
+  constexpr int kBytes = kWidth * static_cast<int>(sizeof(Storage));
+  if constexpr (kWidth == 1) {
+    *to = values.at[0];
+  } else if constexpr (kBytes == 8) {
+    *reinterpret_cast<uint2*>(to) = __builtin_bit_cast(uint2, values);
+  } else if constexpr (kBytes == 16) {
+    *reinterpret_cast<uint4*>(to) = __builtin_bit_cast(uint4, values);
+  } else {
+    const auto both = __builtin_bit_cast(TwoVectors, values);
+    reinterpret_cast<uint4*>(to)[0] = both.first;
+    reinterpret_cast<uint4*>(to)[1] = both.second;
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ C exp_of(C x) {
+  if constexpr (sizeof(C) == sizeof(float)) {
+    return expf(x);
+  } else {
+    return exp(x);
+  }
+}
+template <typename C>
+__device__ __forceinline__ C log_of(C x) {
+  if constexpr (sizeof(C) == sizeof(float)) {
+    return logf(x);
+  } else {
+    return log(x);
+  }
+}
+template <typename C>
+__device__ __forceinline__ C erf_of(C x) {
+  if constexpr (sizeof(C) == sizeof(float)) {
+    return erff(x);
+  } else {
+    return erf(x);
+  }
+}
+template <typename C>
+__device__ __forceinline__ C root_of(C x) {
+  if constexpr (sizeof(C) == sizeof(float)) {
+    return sqrtf(x);
+  } else {
+    return sqrt(x);
+  }
+}
+
+struct Add {
+  template <typename C>
+  __device__ __forceinline__ C operator()(C a, C b) const {
+    return a + b;
+  }
+};
+struct Largest {
+  template <typename C>
+  __device__ __forceinline__ C operator()(C a, C b) const {
+    return a < b ? b : a;
+  }
+};
+
+// A warp, or a block of kThreads threads.
+template <int kThreads>
+struct Team {
+  static __device__ __forceinline__ int rank() { return static_cast<int>(threadIdx.x) % kThreads; }
+
+  template <int kWidth, typename Action>
+  __device__ __forceinline__ void each(std::int64_t count, const Action& action) const {
+    // Two packs at a time, so that a thread waits for both reads together.
+#pragma unroll 2
+    for (std::int64_t i = rank() * kWidth; i < count; i += kThreads * kWidth) action(Width<kWidth>(), i);
+  }
+  template <int kWidth, typename Action>
+  __device__ __forceinline__ void each_from_end(std::int64_t count, const Action& action) const {
+    constexpr std::int64_t kStep = kThreads * kWidth;
+    const std::int64_t first = rank() * kWidth;
+    if (first >= count) return;
+    for (std::int64_t i = first + (count - 1 - first) / kStep * kStep; i >= 0; i -= kStep) action(Width<kWidth>(), i);
+  }
+  // The packs of `parts` arrays of `count` elements each.
+  template <int kWidth, typename Action>
+  __device__ __forceinline__ void each_part(std::int64_t parts, std::int64_t count, const Action& action) const {
+    const unsigned packs = static_cast<unsigned>(count / kWidth);
+    const unsigned all = static_cast<unsigned>(parts) * packs;
+    for (unsigned at = static_cast<unsigned>(rank()); at < all; at += kThreads) {
+      const unsigned part = at / packs;
+      action(Width<kWidth>(), static_cast<std::int64_t>(part), static_cast<std::int64_t>(at - part * packs) * kWidth);
+    }
+  }
+
+  template <typename C>
+  __device__ __forceinline__ C sum(C own) const {
+    return combined(own, Add());
+  }
+  template <typename C>
+  __device__ __forceinline__ C largest(C own) const {
+    return combined(own, Largest());
+  }
+  __device__ __forceinline__ bool leads() const { return rank() == 0; }
+
+ private:
+  // Each thread of a warp gets the same bits, because a + b = b + a. Then each thread combines the warps in their
+  // order. The calls of a thread are in the order of its accesses to memory.
+  template <typename C, typename Combine>
+  __device__ __forceinline__ C combined(C own, const Combine& combine) const {
+    __syncwarp();
+    for (int apart = kWarp / 2; apart > 0; apart /= 2) own = combine(own, __shfl_xor_sync(kAllLanes, own, apart));
+    if constexpr (kThreads > kWarp) {
+      constexpr int kWarps = kThreads / kWarp;
+      __shared__ C of_warps[kWarps];
+      __syncthreads();  // waits until an earlier result has been read
+      if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = own;
+      __syncthreads();
+      own = of_warps[0];
+      for (int warp = 1; warp < kWarps; ++warp) own = combine(own, of_warps[warp]);
+    }
+    return own;
+  }
+};
+
+#include "nn/kernels/packs.inl"
+
+constexpr int kResidentThreads = 768;  // an SM has enough registers for so many threads
+
+// A team for each row.
+template <typename Row, int kThreads, int kBlock, typename Call>
+__global__ void __launch_bounds__(kBlock, kBlock < kResidentThreads ? kResidentThreads / kBlock : 1)
+    rows_of(const Call call) {
+  constexpr int kTeams = kBlock / kThreads;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kTeams;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kTeams + threadIdx.x / kThreads; row < call.rows;
+       row += step) {
+    Row::run(Team<kThreads>(), call, row);
+  }
+}
+
+// A thread for each block of rows and pack of columns.
+constexpr int kColumnThreads = 128;
+template <typename Block, int kWidth, typename Call>
+__global__ void __launch_bounds__(kColumnThreads, kResidentThreads / kColumnThreads)
+    columns_of(const Call call, const std::int64_t columns, const std::int64_t tiles, const std::int64_t blocks) {
+  for (std::int64_t at = blockIdx.x; at < tiles * blocks; at += gridDim.x) {
+    const std::int64_t block = at / tiles;
+    const std::int64_t i = ((at - block * tiles) * kColumnThreads + threadIdx.x) * kWidth;
+    if (i < columns) Block::run(Width<kWidth>(), call, block, i);
+  }
+}
+
+// One block of threads.
+template <typename Work, typename Call>
+__global__ void __launch_bounds__(kLargestBlock, 1) once(const Call call) {
+  Work::run(Team<kLargestBlock>(), call);
+}
+
+// The second step of sums over rows. A block of threads takes kWarp columns.
+template <typename T>
+__global__ void __launch_bounds__(kWarp* kSlices) add_blocks(const typename T::Computed* const parts, void* const to,
+                                                             const std::int64_t blocks, const std::int64_t columns) {
+  using C = typename T::Computed;
+  __shared__ C slices[kSlices][kWarp];
+  for (std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kWarp; begin < columns;
+       begin += static_cast<std::int64_t>(gridDim.x) * kWarp) {
+    const std::int64_t column = begin + threadIdx.x;
+    if (column < columns) {
+      slices[threadIdx.y][threadIdx.x] = slice_of(parts, blocks, columns, column, static_cast<int>(threadIdx.y));
+    }
+    __syncthreads();
+    if (threadIdx.y == 0 && column < columns) {
+      C sum = 0;
+      for (int slice = 0; slice < kSlices; ++slice) sum += slices[slice][threadIdx.x];
+      store<typename T::Wide, 1>(to, column, {{sum}});
+    }
+    __syncthreads();
+  }
+}
+
+inline dim3 grid_of(long long blocks) {
+  return dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks));
+}
+
+// Takes the launch's own error, because cudaGetLastError() could return an error of other code.
+template <typename Kernel>
+cudaError_t start(Kernel* kernel, dim3 grid, dim3 block, std::initializer_list<const void*> parameters,
+                  cudaStream_t stream) {
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, const_cast<void**>(parameters.begin()), 0,
+                          stream);
+}
+
+template <typename Row, int kThreads, int kBlock, typename Call>
+cudaError_t start_rows(const Call& call, cudaStream_t stream) {
+  constexpr long long kTeams = kBlock / kThreads;
+  return start(&rows_of<Row, kThreads, kBlock, Call>, grid_of((call.rows + kTeams - 1) / kTeams), dim3(kBlock), {&call},
+               stream);
+}
+
+// `most`: a kernel that may have nothing to do starts few blocks of threads, each of which then takes several tiles.
+template <typename Block, int kWidth, typename Call>
+cudaError_t start_columns(const Call& call, std::int64_t columns, std::int64_t blocks, cudaStream_t stream,
+                          long long most = kMostBlocks) {
+  const std::int64_t tiles = (columns + kColumnThreads * kWidth - 1) / (kColumnThreads * kWidth);
+  const long long all = tiles * blocks;
+  return start(&columns_of<Block, kWidth, Call>, grid_of(all < most ? all : most), dim3(kColumnThreads),
+               {&call, &columns, &tiles, &blocks}, stream);
+}
+
+template <typename Work, typename Call>
+cudaError_t start_once(const Call& call, cudaStream_t stream) {
+  return start(&once<Work, Call>, dim3(1), dim3(kLargestBlock), {&call}, stream);
+}
+
+template <typename T>
+cudaError_t start_add_blocks(const typename T::Computed* parts, void* to, std::int64_t rows, std::int64_t columns,
+                             cudaStream_t stream) {
+  const std::int64_t blocks = device::sums_of(rows);
+  return start(&add_blocks<T>, grid_of((columns + kWarp - 1) / kWarp), dim3(kWarp, kSlices),
+               {&parts, &to, &blocks, &columns}, stream);
+}
+
+// Whether all addresses are multiples of 16 bytes and all sizes are multiples of `width`.
+inline bool fit_packs(int width, std::initializer_list<const void*> addresses, std::initializer_list<long long> sizes) {
+  constexpr std::uintptr_t kVector = 16;
+  for (const void* const address : addresses) {
+    if (reinterpret_cast<std::uintptr_t>(address) % kVector != 0) return false;
+  }
+  for (const long long size : sizes) {
+    if (size % width != 0) return false;
+  }
+  return true;
+}
+
+inline bool are_there(std::initializer_list<const void*> addresses) {
+  for (const void* const address : addresses) {
+    if (address == nullptr) return false;
+  }
+  return true;
+}
+
+// Clears the runtime's last error. Otherwise the next caller of cudaGetLastError() would take this error for its own.
+inline int forgotten(cudaError_t result) {
+  if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return result;
+}
+
+}  // namespace
+}  // namespace reigen::nn::kernels
