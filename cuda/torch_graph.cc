@@ -5,6 +5,8 @@
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/util/Exception.h>
 
 namespace {
 
@@ -26,7 +28,22 @@ void reigen_graph_begin(void* graph) {
   graph_at(graph).capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
 }
 
-void reigen_graph_end(void* graph) { graph_at(graph).capture_end(); }
+// If the capture has failed, LibTorch throws before it has told its allocator that the capture is over.
+void reigen_graph_end(void* graph) {
+  try {
+    graph_at(graph).capture_end();
+  } catch (...) {
+    const auto device = c10::cuda::current_device();
+    const auto pool = graph_at(graph).pool();
+    try {
+      c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool);
+      c10::cuda::CUDACachingAllocator::releasePool(device, pool);
+    } catch (const c10::Error&) {
+      // The allocator knows already.
+    }
+    throw;
+  }
+}
 
 void reigen_graph_replay(void* graph) { graph_at(graph).replay(); }
 

@@ -4,24 +4,23 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <exception>
 #include <utility>
 #include <vector>
 
 namespace reigen::data {
 
-namespace {
-
 c10::Stream new_stream(const c10::Device& gpu) {
   return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getNewStream(gpu);
 }
 
-}  // namespace
-
-DeviceCopies::DeviceCopies(const c10::Device& gpu) : gpu_(gpu), stream_(new_stream(gpu)) {}
-
 // The memory of batches that nobody has taken goes back to the current stream, so this stream waits for their copies.
 DeviceCopies::~DeviceCopies() {
-  for (Copy& copy : copies_) copy.done.block(current());
+  try {
+    for (Copy& copy : copies_) copy.done.block(current());
+  } catch (const std::exception&) {
+    // The GPU has failed: nothing on it will be used any more.
+  }
 }
 
 c10::Stream DeviceCopies::current() const { return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(gpu_); }

@@ -1,9 +1,10 @@
 // Copies batches to a GPU while the GPU computes with earlier batches.
 //
-// A copy runs on a stream of its own. It begins after the work that was on LibTorch's current stream when add() was
-// called, because LibTorch may hand out memory that this work still uses. take() makes the current stream wait for the
-// copy, and the host waits for nothing.
-// Thread rule: one thread, which always has the same current stream.
+// A copy runs on a stream of its own, the same for all epochs of a loader: LibTorch has 32 streams for each GPU, which
+// it hands out in turn, so a new stream for each epoch would soon be the stream of a rank. A copy begins after the work
+// that was on LibTorch's current stream when add() was called, because LibTorch may hand out memory that this work
+// still uses. take() makes the current stream wait for the copy, and the host waits for nothing. Thread rule: one
+// thread, which always has the same current stream.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,9 +19,12 @@
 
 namespace reigen::data {
 
+// A stream of the GPU, for DeviceCopies.
+c10::Stream new_stream(const c10::Device& gpu);
+
 class DeviceCopies {
  public:
-  explicit DeviceCopies(const c10::Device& gpu);
+  explicit DeviceCopies(const c10::Stream& stream) : gpu_(stream.device()), stream_(stream) {}
   ~DeviceCopies();
   DeviceCopies(const DeviceCopies&) = delete;  // the memory of copies that are under way must not be freed twice
   DeviceCopies& operator=(const DeviceCopies&) = delete;

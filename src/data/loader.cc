@@ -140,6 +140,8 @@ struct Loader::State {
   const int rank;
   const int world_size;
   const Sampler sampler;
+  const std::optional<c10::Stream> copy_stream =
+      options.device.is_cuda() ? std::optional(new_stream(options.device)) : std::nullopt;
   mutable std::atomic<std::int64_t> waited_ns{0};
 
  private:
@@ -155,7 +157,7 @@ struct Epoch::Impl {
                    [own = state.get(), order = state->order(epoch), epoch, start](std::int64_t step) {
                      return own->make(*order, epoch, start, step);
                    }) {
-    if (state->options.device.is_cuda()) copies.emplace(state->options.device);
+    if (state->copy_stream) copies.emplace(*state->copy_stream);
   }
 
   // Returns the next batch in memory of the GPU, and starts copies of batches that are made already. The first of them

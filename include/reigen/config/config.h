@@ -161,7 +161,7 @@ inline void describe(Fields& fields, DataConfig& o) {
   if (o.takes_path) fields.add("path", o.path, "folder or file of the data; empty: data that the program makes itself");
   fields.add("workers", o.workers, at_least(0).up_to(64), "threads that prepare batches in advance; 0: none");
   fields.add("device_prefetch", o.device_prefetch, at_least(0).up_to(64),
-             "batches that are copied to the GPU in advance, beside the computation; each takes memory of the GPU");
+             "batches that are copied to the GPU in advance, beside the computation; needs data.workers and memory");
   fields.add("dump_order", o.dump_order, "file that gets the numbers of each step's samples, one line for each step");
   fields.add("limit", o.limit, at_least(0), "use only the first N training samples; 0: all");
   fields.add("may_differ", o.may_differ, "true: resume also with other data than before; a warning says what differs");

@@ -54,7 +54,8 @@ struct LoaderOptions {
   // If it is a GPU, batches are in the GPU's memory. They are copied there on a stream of their own, at most
   // `device_prefetch` of them in advance, beside the work with earlier batches. LibTorch's current stream waits for the
   // copy of the batch that next() returns; the host does not, if pin_memory is set. Use the batch on this stream. Each
-  // batch in advance takes memory of the GPU. 0 means that next() starts the copy of the batch that it returns.
+  // batch in advance takes memory of the GPU. 0 means that next() starts the copy of the batch that it returns; without
+  // workers it always does so.
   c10::Device device = c10::Device(c10::DeviceType::CPU);
   int device_prefetch = 2;
 };

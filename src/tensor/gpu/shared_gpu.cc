@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "reigen/tensor/gpu_work.h"
@@ -25,10 +26,13 @@ struct GpuPlace {
   bool meets(const GpuPlace& other) const { return gpu >= 0 && gpu == other.gpu && process == other.process; }
 };
 
+// The GPUs on which this thread has a stream of its own.
+thread_local std::set<int> separate_gpus;
+
 std::vector<GpuPlace> places_of(const Communicator& ranks, int gpu) {
   static const std::uint64_t kProcess =
       (static_cast<std::uint64_t>(std::random_device()()) << 32) | std::random_device()();
-  const GpuPlace mine{.process = kProcess, .gpu = gpu, .is_separate = has_own_engine() ? 1 : 0};
+  const GpuPlace mine{.process = kProcess, .gpu = gpu, .is_separate = separate_gpus.contains(gpu) ? 1 : 0};
   std::vector<GpuPlace> places(static_cast<std::size_t>(ranks.size()));
   ranks.all_gather(&mine, places.data(), sizeof(GpuPlace), DataType::kUint8, {.tag = "places of GPU work"});
   return places;
@@ -53,7 +57,7 @@ void separate_gpu_work(const Communicator& ranks) {
   const GpuPlace& mine = places[static_cast<std::size_t>(ranks.rank())];
   const auto meeting =
       std::count_if(places.begin(), places.end(), [&](const GpuPlace& one) { return one.meets(mine); });
-  if (meeting < 2 || has_own_engine()) return;
+  if (meeting < 2 || !separate_gpus.insert(gpu.index).second) return;
   open_torch_cuda();
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(gpu.index));
   const c10::impl::VirtualGuardImpl gpus(at::kCUDA);

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "device/cuda.h"
+#include "tensor/hooks/thread_engine.h"
 
 namespace reigen::tensor {
 
@@ -31,11 +32,17 @@ std::size_t bytes_of(std::int64_t count, at::ScalarType type) {
 
 // A tensor of the GPU over memory that can be used by others as soon as it is freed: the group may give it to a call on
 // another stream. So all work on the memory must be done before it is freed. `first`: the address of element 0.
+// If ranks are threads that share a GPU, work of another rank may wait for this rank, so this rank waits only for its
+// own stream: calls of the group keep the memory that they use.
 at::Tensor tensor_on_gpu(std::shared_ptr<void> memory, void* first, std::int64_t count, at::ScalarType type,
                          const at::Device& gpu) {
   const auto free = [owner = std::move(memory), gpu](void*) mutable {
     try {
-      c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).synchronizeDevice(gpu.index());
+      const c10::impl::VirtualGuardImpl gpus(c10::DeviceType::CUDA);
+      if (has_own_engine())
+        gpus.synchronizeStream(gpus.getStream(gpu));
+      else
+        gpus.synchronizeDevice(gpu.index());
     } catch (const std::exception&) {
       // The GPU has failed: nothing on it will be used any more.
     }

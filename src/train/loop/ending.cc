@@ -1,4 +1,5 @@
 #include "train/loop/ending.h"
+#include "train/model/precision.h"
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -128,6 +129,8 @@ void Ending::say_closing_words() {
   try {
     const at::NoGradGuard no_grad;
     model_.module().eval();
+    const auto& train = run_.config.train;  // weights of several types need autocast
+    const auto autocast = train.weights == "own" ? nullptr : compute_type(train.precision, run_.device);
     const std::string words = run_.task.closing_words();
     if (!words.empty()) run_.say(words);
   } catch (const std::exception& error) {

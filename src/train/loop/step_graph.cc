@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "reigen/base/error.h"
@@ -26,6 +27,13 @@ InvalidArgument refused(const std::string& what, const std::string& got, const s
   return error;
 }
 
+// Whether the graph can read `from` from the memory of `to`.
+bool are_alike(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
+  return std::equal(to.begin(), to.end(), from.begin(), from.end(), [](const at::Tensor& a, const at::Tensor& b) {
+    return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && b.layout() == at::kStrided;
+  });
+}
+
 }  // namespace
 
 void StepGraph::require_possible() const {
@@ -38,11 +46,21 @@ void StepGraph::require_possible() const {
     throw refused("train.graph step is for one rank", fmt::format("{} ranks", run_.world.size()), "one rank",
                   "leave train.graph out: calls between ranks cannot be captured yet");
   }
+  static_cast<void>(tensor::graph_calls());  // a missing plug-in is told before the run begins
 }
 
 bool StepGraph::takes(const data::Batch& batch) {
   if (run_.config.train.graph == "none" || batch.count != data_.samples_per_step()) return false;
-  return graph_ || ++steps_before_ > kStepsBefore;
+  const auto is_dense = [](const at::Tensor& one) { return one.layout() == at::kStrided; };
+  if (!graph_) {
+    const bool fits = std::all_of(batch.inputs.begin(), batch.inputs.end(), is_dense) &&
+                      std::all_of(batch.targets.begin(), batch.targets.end(), is_dense);
+    return fits && ++steps_before_ > kStepsBefore;
+  }
+  return std::equal(parts_.begin(), parts_.end(), batch.parts.begin(), batch.parts.end(),
+                    [](const data::MicroBatch& to, const data::MicroBatch& from) {
+                      return are_alike(to.inputs, from.inputs) && are_alike(to.targets, from.targets);
+                    });
 }
 
 void StepGraph::drop() {
@@ -61,7 +79,9 @@ void StepGraph::enqueue(std::size_t part) {
     const at::NoGradGuard no_grad;
     sum_.add_(mean.detach().to(at::kDouble).mul(on_gpu_.select(0, index + 1)));
   }
-  (mean * on_gpu_.select(0, index).to(mean.scalar_type())).backward();
+  // A loss in 16 bits is multiplied in fp32, as by a number of the host.
+  const at::ScalarType computed = mean.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  (mean.to(computed) * on_gpu_.select(0, index).to(computed)).backward();
 }
 
 void StepGraph::capture(const data::Batch& batch) {

@@ -29,7 +29,8 @@ class StepGraph {
   // Throws InvalidArgument (exit code 78, is_common()) if train.graph is not possible on this device or with these
   // ranks.
   void require_possible() const;
-  // Whether run() is to be called for this batch.
+  // Whether run() is to be called for this batch: it is whole, and after the capture its tensors have the shapes and
+  // types of the captured ones.
   bool takes(const data::Batch& batch);
   // Enqueues forward and backward of the batch. The first call captures the graph. Returns the sum of the losses, and
   // sets `.grad` of all parameters as backward does. Throws InvalidArgument if the task cannot be captured.

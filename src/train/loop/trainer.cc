@@ -121,7 +121,7 @@ FitResult Trainer::Impl::fit() {
   if (run.config.train.graph != "none") {
     stream.reset_stream(c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getNewStream(run.device));
   }
-  set_arithmetic(run.config.train, run.device);
+  const Arithmetic arithmetic(run.config.train, run.device);
   tensor::share_cores(run.world, static_cast<int>(run.config.train.threads));
   begin();
   FitResult result{.directory = files.directory()};

@@ -53,18 +53,38 @@ at::Device device_of(const TrainConfig& config, const Communicator& world) {
   return {at::kCUDA, static_cast<c10::DeviceIndex>(carried.index)};
 }
 
-// cuBLAS gives the same bits in each run only with workspaces of fixed sizes, and LibTorch demands that the variable
-// says so. cuBLAS reads the variable when LibTorch makes its first product on a GPU.
-void set_arithmetic(const TrainConfig& config, const at::Device& device) {
-  if (device.is_cuda()) {
-    at::globalContext().setAllowTF32CuBLAS(config.tf32);
-    at::globalContext().setAllowTF32CuDNN(config.tf32);
+Arithmetic::Modes Arithmetic::now() {
+  const at::Context& context = at::globalContext();
+  return {.tf32_products = context.allowTF32CuBLAS(),
+          .tf32_convolutions = context.allowTF32CuDNN(),
+          .deterministic = context.deterministicAlgorithms(),
+          .deterministic_cudnn = context.deterministicCuDNN(),
+          .benchmark_cudnn = context.benchmarkCuDNN()};
+}
+
+void Arithmetic::set(const Modes& modes) {
+  at::Context& context = at::globalContext();
+  context.setAllowTF32CuBLAS(modes.tf32_products);
+  context.setAllowTF32CuDNN(modes.tf32_convolutions);
+  context.setDeterministicAlgorithms(modes.deterministic, /*warn_only=*/false);
+  context.setDeterministicCuDNN(modes.deterministic_cudnn);
+  context.setBenchmarkCuDNN(modes.benchmark_cudnn);
+}
+
+Arithmetic::Arithmetic(const TrainConfig& config, const at::Device& device) {
+  Modes modes = before_;
+  if (device.is_cuda()) modes.tf32_products = modes.tf32_convolutions = config.tf32;
+  if (config.deterministic) {
+    modes.deterministic = modes.deterministic_cudnn = true;
+    modes.benchmark_cudnn = false;
   }
-  if (!config.deterministic) return;
-  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  at::globalContext().setDeterministicCuDNN(true);
-  at::globalContext().setBenchmarkCuDNN(false);
+  set(modes);
+}
+
+Arithmetic::~Arithmetic() { set(before_); }
+
+void prepare_environment(const TrainConfig& config) {
+  if (config.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 }
 
 base::AvailableMemory available_on(const at::Device& device) {

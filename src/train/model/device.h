@@ -21,9 +21,32 @@ TrainConfig with_device_chosen(TrainConfig config);
 // BackendError if LibTorch's library for CUDA cannot be opened, and the errors of device::require_usable().
 at::Device device_of(const TrainConfig& config, const Communicator& world);
 
-// Sets LibTorch's modes for arithmetic, which hold for the whole process, as train.tf32 and train.deterministic say. On
-// the CPU train.tf32 has no effect. Call it before the first operator of the run.
-void set_arithmetic(const TrainConfig& config, const at::Device& device);
+// While it lives, LibTorch's modes for arithmetic, which hold for the whole process, are as train.tf32 and
+// train.deterministic say. On the CPU train.tf32 has no effect.
+class Arithmetic {
+ public:
+  Arithmetic(const TrainConfig& config, const at::Device& device);
+  ~Arithmetic();
+  Arithmetic(const Arithmetic&) = delete;  // its destructor sets the modes back, which must happen once
+  Arithmetic& operator=(const Arithmetic&) = delete;
+
+ private:
+  struct Modes {
+    bool tf32_products = false;
+    bool tf32_convolutions = false;
+    bool deterministic = false;
+    bool deterministic_cudnn = false;
+    bool benchmark_cudnn = false;
+  };
+  static Modes now();
+  static void set(const Modes& modes);
+  Modes before_ = now();
+};
+
+// cuBLAS gives the same bits in each run only with workspaces of fixed sizes, and LibTorch demands that a variable of
+// the environment says so. Sets the variable if train.deterministic asks for it. Call it before the process has
+// threads.
+void prepare_environment(const TrainConfig& config);
 
 // The memory that is free on the device.
 base::AvailableMemory available_on(const at::Device& device);

@@ -146,6 +146,12 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   const std::int64_t samples = (start.global_batch + run_.world.size() - 1) / run_.world.size();
   if (run_.rollbacks == 0) {
     require_room(module(), inputs, config, samples, run_.world, [&] { return available_on(run_.device); });
+    if (const std::int64_t pinned =
+            layout.bytes(layout::Role::kState, layout.coordinates_of(run_.world.rank()), layout::Medium::kPinned);
+        run_.device.is_cuda() && !config.parallel.offload.empty()) {
+      require_room("what parallel.offload pins, the optimizer's states,", pinned, "leave parallel.offload out",
+                   run_.world);
+    }
     if (run_.device.is_cuda() && config.checkpoint.asynchronous) {
       require_room("the copy of a rank's tensors, for checkpoint.asynchronous,",
                    layout.bytes_given(layout.coordinates_of(run_.world.rank())), "leave checkpoint.asynchronous out",

@@ -311,6 +311,7 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
     if (environment.rank == 0) fmt::print("{}", line.help ? program_help(program) : to_toml(line.config));
     return 0;
   }
+  prepare_environment(line.config.train);
   line.config.train = with_device_chosen(line.config.train);
   const bool threads = line.config.run.ranks == "threads";
   const int ranks = line.ranks.value_or(environment.world_size);

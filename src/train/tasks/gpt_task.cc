@@ -115,11 +115,12 @@ std::string GptTask::sample(const std::string& begin, std::int64_t count) {
     tokens.push_back(token == std::string::npos ? 0 : static_cast<std::int64_t>(token));
   }
   if (tokens.empty()) tokens.push_back(0);
+  const at::Device device = model.parameters().front().device();
   const std::size_t start = tokens.size();
   for (std::int64_t i = 0; i < count; ++i) {
     const std::size_t seen = std::min(tokens.size(), static_cast<std::size_t>(options_.model.context));
     const at::Tensor input =
-        at::tensor(at::ArrayRef<std::int64_t>(tokens.data() + tokens.size() - seen, seen)).unsqueeze(0);
+        at::tensor(at::ArrayRef<std::int64_t>(tokens.data() + tokens.size() - seen, seen)).unsqueeze(0).to(device);
     const at::Tensor scores = model.forward(input).select(1, -1).flatten().narrow(
         0, 0, static_cast<std::int64_t>(vocabulary.size()));  // a model may have more tokens than the text
     const at::Tensor sums = at::softmax(scores.to(at::kDouble), 0).cumsum(0);

@@ -215,6 +215,12 @@ void count_wait() {
   stand_in::counts(stand_in::device_now()).waits += 1;
 }
 
+cudaStream_t new_stream() {
+  cudaStream_t made = nullptr;
+  cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
+  return made;
+}
+
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   at::DeviceType type() const override { return at::kCUDA; }
   at::Device exchangeDevice(at::Device device) const override {
@@ -227,12 +233,20 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(at::Device device) const noexcept override { cudaSetDevice(device.index()); }
   c10::Stream getStream(at::Device device) const override { return stream(device, now(device)); }
   c10::Stream getDefaultStream(at::Device device) const override { return stream(device, 0); }
+  // LibTorch has 32 streams for each device, which it hands out in turn. They live as long as the program.
   c10::Stream getNewStream(at::Device device, int) const override {
-    const c10::DeviceGuard on(device);
-    cudaStream_t made = nullptr;
-    cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);  // LibTorch's streams live as long as the program
-    stand_in::queue_of(made).set_computes();
-    return stream(device, static_cast<c10::StreamId>(reinterpret_cast<std::uintptr_t>(made)));
+    static constexpr std::size_t kStreams = 32;
+    static std::mutex mutex;
+    static std::array<std::vector<cudaStream_t>, stand_in::kDevices> pools;
+    static std::array<std::size_t, stand_in::kDevices> handed_out = {};
+    const std::lock_guard lock(mutex);
+    const auto index = static_cast<std::size_t>(index_of(device));
+    if (pools[index].size() < kStreams) {
+      const c10::DeviceGuard on(device);
+      stand_in::queue_of(pools[index].emplace_back(new_stream())).set_computes();
+    }
+    return stream(device, static_cast<c10::StreamId>(
+                              reinterpret_cast<std::uintptr_t>(pools[index][handed_out[index]++ % kStreams])));
   }
   c10::Stream exchangeStream(c10::Stream next) const override {
     const c10::StreamId before = now(next.device());
