@@ -305,7 +305,7 @@ void compare_losses(Comparison& comparison) {
     comparison.compare(
         "factor", plugin<decltype(reigen_cuda_multiply)>("reigen_cuda_multiply"), b, what,
         [&](const Address& at) {
-          return device::MultiplyCall{at(values), at(factor), s.rows * s.columns, b.types()};
+          return device::MultiplyCall{at(values), at(factor), nullptr, s.rows * s.columns, b.types()};
         },
         true);
   });

@@ -46,6 +46,21 @@ TEST(CrossEntropyTest, IsThatOfLibTorch) {
   }
 }
 
+// The factor of a gradient scaler comes in backward. A gradient divided by 2048 rows has few bits in fp16 before.
+TEST(CrossEntropyTest, GradientsInFp16AreNotRoundedBeforeTheFactorOfTheLoss) {
+  at::manual_seed(9);
+  const Size size{2048, 1000};
+  const at::Tensor target = targets_of(size);
+  target.slice(0, 0, 24).fill_(-100);
+  const at::Tensor x = (at::randn({size.rows, size.columns}) * 0.5).to(at::kHalf).requires_grad_();
+  const at::Tensor known = x.detach().to(at::kDouble).requires_grad_();
+  constexpr double kFactor = 65536;
+  (cross_entropy(x.mul(1), target) * kFactor).backward();
+  (at::cross_entropy_loss(known, target) * kFactor).backward();
+  const at::Tensor apart = (x.grad().to(at::kDouble) - known.grad()).abs();
+  EXPECT_TRUE(apart.le(known.grad().abs() * rounding_of(at::kHalf)).all().item<bool>());
+}
+
 TEST(CrossEntropyTest, LeavesParametersAndTensorsWithGapsAsTheyAre) {
   at::manual_seed(2);
   const at::Tensor target = at::randint(7, {5}, at::kLong);

@@ -18,9 +18,17 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Returns the loss. `gradients` may be undefined, or `logits` itself. All tensors have no gaps.
-at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& gradients, const at::Tensor& target,
-                   std::int64_t ignored) {
+struct Loss {
+  at::Tensor loss;
+  at::Tensor counted;  // the number of rows that count, in fp64
+};
+
+// Whether the gradients of a loss are divided by the number of rows in forward. In fp16 many of the quotients would be
+// 0, and the factor of a gradient scaler comes only in backward. So backward divides the factor.
+bool divides_in_forward(at::ScalarType type) { return type != at::kHalf; }
+
+// `gradients` may be undefined, or `logits` itself. All tensors have no gaps.
+Loss loss_of(const at::Tensor& logits, const at::Tensor& gradients, const at::Tensor& target, std::int64_t ignored) {
   const std::int64_t rows = logits.size(0);
   const at::TensorOptions options = logits.options().dtype(fused::computed(logits.scalar_type()));
   const at::Tensor losses = at::empty({rows}, options);
@@ -37,8 +45,9 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& gradients, const 
                          .rows = rows,
                          .columns = logits.size(1),
                          .ignored = ignored,
-                         .types = fused::number_of(logits.scalar_type(), logits.scalar_type())});
-  return loss;
+                         .types = fused::number_of(logits.scalar_type(), logits.scalar_type()),
+                         .divides = divides_in_forward(logits.scalar_type())});
+  return {.loss = loss, .counted = counted};
 }
 
 // Whether somebody else keeps the values: they are a parameter, a view of one, or what activation checkpointing keeps.
@@ -55,11 +64,11 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
     // variable_data() is the same memory with a version counter of its own.
     const at::Tensor gradients =
         in_place ? at::Tensor(values.variable_data()) : at::empty(values.sizes(), values.options());
-    const at::Tensor loss = loss_of(values, gradients, target, ignored);
+    const Loss result = loss_of(values, gradients, target, ignored);
     if (in_place) logits.unsafeGetTensorImpl()->bump_version();
-    context->save_for_backward({gradients});
+    context->save_for_backward({gradients, divides_in_forward(values.scalar_type()) ? at::Tensor() : result.counted});
     context->saved_data["used"] = false;
-    return loss;
+    return result.loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& of_loss) {
@@ -75,6 +84,7 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
       fused::run(gradient,
                  device::MultiplyCall{.values = fused::target(gradient),
                                       .factor = fused::address(factor),
+                                      .divisor = static_cast<const double*>(fused::address(saved[1])),
                                       .count = gradient.numel(),
                                       .types = fused::number_of(gradient.scalar_type(), gradient.scalar_type())});
     }
@@ -117,7 +127,7 @@ at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target, con
     return CrossEntropy::apply(logits, targets, options.ignore_index, options.keep_logits);
   }
   const at::NoGradGuard no_grad;
-  return loss_of(logits.contiguous(), {}, targets, options.ignore_index);
+  return loss_of(logits.contiguous(), {}, targets, options.ignore_index).loss;
 }
 
 }  // namespace reigen::nn
