@@ -66,16 +66,20 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
         in_place ? at::Tensor(values.variable_data()) : at::empty(values.sizes(), values.options());
     const Loss result = loss_of(values, gradients, target, ignored);
     if (in_place) logits.unsafeGetTensorImpl()->bump_version();
-    context->save_for_backward({gradients, divides_in_forward(values.scalar_type()) ? at::Tensor() : result.counted});
+    // LibTorch reports an error if a saved tensor has another version in backward. `gradients` has its own counter, so
+    // the logits are saved too. Then a write to them after this call is an error.
+    context->save_for_backward({gradients, divides_in_forward(values.scalar_type()) ? at::Tensor() : result.counted,
+                                in_place ? logits : at::Tensor()});
     context->saved_data["used"] = false;
     return result.loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& of_loss) {
-    const variable_list saved = context->get_saved_variables();
+    // Before the saved tensors, which are gone after a backward without retain_graph.
     REIGEN_CHECK(!context->saved_data["used"].toBool(),
                  "[cross_entropy] a second backward through one loss\n  got: a gradient that the first backward has "
                  "changed   expected: one backward\n  fix: compute the loss again, or add losses before backward");
+    const variable_list saved = context->get_saved_variables();
     context->saved_data["used"] = true;
     const at::Tensor gradient = saved[0].variable_data();
     {
@@ -93,7 +97,8 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
         {.what = "[cross_entropy] no second derivatives",
          .got = "a derivative of a gradient, by create_graph",
          .expected = "first derivatives",
-         .fix = "at::cross_entropy_loss where a gradient is differentiated; else no create_graph"});
+         .fix = "at::cross_entropy_loss where a gradient is differentiated; else no create_graph"},
+        {torch::autograd::get_current_node()->next_edge(0)});  // that of the logits
     return {gradient, {}, {}, {}};
   }
 };
