@@ -46,6 +46,8 @@ TEST(GeluTest, TakesABiasInFp32WithAnInputOf16Bits) {
   }
   EXPECT_EQ(nn::gelu(at::randn({2, 3}), at::randn({3}).to(at::kHalf)).scalar_type(), at::kFloat);
   EXPECT_EQ(nn::gelu(at::randn({2, 3}), at::randn({3}, at::kDouble)).scalar_type(), at::kDouble);
+  EXPECT_EQ(nn::gelu(at::randn({2, 3}).to(at::kHalf), at::randn({3}, at::kDouble)).scalar_type(), at::kDouble);
+  EXPECT_EQ(nn::gelu(at::randn({2, 3}).to(at::kHalf), at::randn({3}).to(at::kBFloat16)).scalar_type(), at::kFloat);
 }
 
 TEST(GeluTest, ReadsTensorsWithGaps) {
@@ -63,6 +65,13 @@ TEST(GeluTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(nn::gelu(at::zeros({2, 3}, at::kLong)), InvalidArgument);
   const at::Tensor x = at::randn({2, 3}).requires_grad_();
   const auto first = torch::autograd::grad({nn::gelu(x).sum()}, {x}, {}, {}, true);
+  EXPECT_THROW(torch::autograd::grad({first[0].sum()}, {x}), InvalidArgument);
+}
+
+TEST(GeluTest, RefusesASecondDerivativeOfAnInputWithGaps) {
+  const at::Tensor x = at::randn({2, 3}).requires_grad_();
+  const auto first = torch::autograd::grad({nn::gelu(x.t()).sum()}, {x}, {}, {}, true);
+  ASSERT_TRUE(first[0].requires_grad());
   EXPECT_THROW(torch::autograd::grad({first[0].sum()}, {x}), InvalidArgument);
 }
 

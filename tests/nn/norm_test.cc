@@ -209,5 +209,14 @@ TEST(NormTest, RefusesASecondDerivative) {
   }
 }
 
+TEST(NormTest, RefusesASecondDerivativeOfAnInputWithGaps) {
+  const at::Tensor x = at::randn({2, 3}, at::kDouble).requires_grad_();
+  for (const at::Tensor& output : {nn::layer_norm(x.t(), {}, {}), nn::rms_norm(x.t(), {})}) {
+    const auto first = torch::autograd::grad({output.sum()}, {x}, {}, {}, true);
+    ASSERT_TRUE(first[0].requires_grad());
+    EXPECT_THROW(torch::autograd::grad({first[0].sum()}, {x}), InvalidArgument);
+  }
+}
+
 }  // namespace
 }  // namespace reigen::nn::norm_test
