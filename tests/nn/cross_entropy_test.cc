@@ -83,6 +83,22 @@ TEST(CrossEntropyTest, LeavesParametersAndTensorsWithGapsAsTheyAre) {
   EXPECT_TRUE(at::equal(logits, before));
 }
 
+// Autograd allows no write to one of several views from one operation.
+TEST(CrossEntropyTest, LeavesPartsOfATensorAsTheyAre) {
+  at::manual_seed(11);
+  const at::Tensor target = at::randint(6, {2}, at::kLong);
+  const at::Tensor x = at::randn({4, 6}, at::kDouble).requires_grad_();
+  const at::Tensor all = x.mul(1);
+  const std::vector<at::Tensor> parts = all.chunk(2);
+  const at::Tensor loss = cross_entropy(parts[0], target) + 2 * cross_entropy(parts[1], target);
+  EXPECT_TRUE(at::equal(all, x));
+  loss.backward();
+  const at::Tensor known = x.detach().clone().requires_grad_();
+  (at::cross_entropy_loss(known.narrow(0, 0, 2), target) + 2 * at::cross_entropy_loss(known.narrow(0, 2, 2), target))
+      .backward();
+  expect_close(x.grad(), known.grad(), 1e-12, "gradient");
+}
+
 TEST(CrossEntropyTest, WritesOverTheMemoryOfTheLogits) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({4, 6}, at::kDouble).requires_grad_();

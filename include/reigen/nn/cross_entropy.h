@@ -17,8 +17,8 @@ struct CrossEntropyOptions {
   // nothing may read or write `logits` after the call. LibTorch reports an error in backward (c10::Error) if another
   // operation needs the old values in its backward, or if something has written to `logits` after the call. Each loss
   // over the same tensor, or over parts of one tensor, is such a write: set keep_logits for all of them. The memory is
-  // kept without this option if `logits` is a parameter or a view of one, has gaps, or is an output that activation
-  // checkpointing keeps.
+  // kept without this option if `logits` is a parameter or a view of one, has gaps, is one of several views from one
+  // operation (chunk), or is an output of a checkpointed unit that is kept or that the unit did not compute.
   bool keep_logits = false;
 };
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
@@ -51,8 +52,12 @@ Loss loss_of(const at::Tensor& logits, const at::Tensor& gradients, const at::Te
 }
 
 // Whether somebody else keeps the values: they are a parameter, a view of one, or what activation checkpointing keeps.
+// Autograd allows no write to some views, for example to one of several views from one operation.
 bool is_kept(const at::Tensor& logits) {
-  return logits.is_leaf() || (logits.is_view() && logits._base().is_leaf()) || is_kept_output(logits);
+  if (logits.is_leaf() || is_kept_output(logits)) return true;
+  if (!logits.is_view()) return false;
+  return logits._base().is_leaf() || torch::autograd::impl::get_view_autograd_meta(logits)->get_creation_meta() !=
+                                         torch::autograd::CreationMeta::DEFAULT;
 }
 
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
