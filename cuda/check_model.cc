@@ -108,11 +108,20 @@ class Arrays {
     if (!values.empty()) std::memcpy(at(number, 0), values.data(), values.size() * sizeof(long long));
     return number;
   }
-  int result(Kind kind, std::int64_t count) { return add(kind, count, true); }
+  int constant(Kind kind, double value) {
+    const int number = add(kind, 1, false);
+    put(at(number, 0), element_of(types_, kind), value);
+    return number;
+  }
+  // A number of a result may differ by the rounding of sums. These are as large as the largest number of the `row`
+  // elements around it, or of the whole array if `row` is 0.
+  int result(Kind kind, std::int64_t count, std::int64_t row = 0) { return add(kind, count, true, row); }
   // A result that has values before.
-  int changed(Kind kind, std::int64_t count) {
+  int changed(Kind kind, std::int64_t count, std::int64_t row = 0) {
     const int number = random(kind, count, 3);
-    arrays_[static_cast<std::size_t>(number)].is_result = true;
+    Array& array = arrays_[static_cast<std::size_t>(number)];
+    array.is_result = true;
+    array.row = row;
     return number;
   }
 
@@ -146,11 +155,12 @@ class Arrays {
     Kind kind;
     std::int64_t count;
     bool is_result;
+    std::int64_t row;
     std::vector<std::byte> host = {};
     std::unique_ptr<Memory> gpu = {};
   };
-  int add(Kind kind, std::int64_t count, bool is_result) {
-    Array array{.kind = kind, .count = count, .is_result = is_result};
+  int add(Kind kind, std::int64_t count, bool is_result, std::int64_t row = 0) {
+    Array array{.kind = kind, .count = count, .is_result = is_result, .row = row};
     array.host.resize((static_cast<std::size_t>(count) + shift_ + 1) * size_of(types_, kind));
     arrays_.push_back(std::move(array));
     return static_cast<int>(arrays_.size()) - 1;
@@ -159,22 +169,37 @@ class Arrays {
     Array& array = arrays_[static_cast<std::size_t>(number)];
     return array.host.data() + (static_cast<std::size_t>(i) + shift_) * size_of(types_, array.kind);
   }
+  // The largest finite number of the host's elements from `begin` to `end` - 1.
+  double largest_of(const Array& array, std::size_t begin, std::size_t end) const {
+    const std::size_t size = size_of(types_, array.kind);
+    double largest = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const double known = get(array.host.data() + i * size, element_of(types_, array.kind));
+      if (std::isfinite(known)) largest = std::max(largest, std::abs(known));
+    }
+    return largest;
+  }
   std::string apart(const Array& array, const std::vector<std::byte>& got) const {
     const ModelTypes element = element_of(types_, array.kind);
     const std::size_t size = size_of(types_, array.kind);
-    // A number may differ by one unit of its own type, and by the rounding of sums.
+    const std::size_t elements = array.host.size() / size;
+    const std::size_t row = array.row > 0 ? static_cast<std::size_t>(array.row) : elements;
+    // A number may differ by one unit of its own type, and by the rounding of sums. The gradient of a logit whose
+    // probability is almost 1 is the difference of two numbers that are larger than all gradients of its row, so a row
+    // counts at least a hundredth of the whole array.
     const double sums = types_ == ModelTypes::kFloat64 ? 1e-12 : 2e-5;
-    double largest = 0;
-    for (std::size_t i = 0; i < array.host.size(); i += size) {
-      const double known = get(array.host.data() + i, element);
-      if (std::isfinite(known)) largest = std::max(largest, std::abs(known));
-    }
-    for (std::size_t i = 0; i < array.host.size(); i += size) {
-      const double known = get(array.host.data() + i, element);
-      const double found = get(got.data() + i, element);
-      if (std::isnan(known) && std::isnan(found)) continue;
-      if (!(std::abs(found - known) <= unit_of(element) * std::abs(known) + sums * largest)) {
-        return fmt::format("[{}] is {}, on the host {}", i / size, found, known);
+    const double least = largest_of(array, 0, elements) / 100;
+    // The elements before and after those of the array are 0. They make up rows of their own.
+    for (std::size_t begin = 0, end = array.row > 0 ? shift_ : elements; begin < elements;
+         begin = end, end = std::min(elements, end + row)) {
+      const double rounding = sums * std::max(least, largest_of(array, begin, end));
+      for (std::size_t i = begin; i < end; ++i) {
+        const double known = get(array.host.data() + i * size, element);
+        const double found = get(got.data() + i * size, element);
+        if (std::isnan(known) && std::isnan(found)) continue;
+        if (!(std::abs(found - known) <= unit_of(element) * std::abs(known) + rounding)) {
+          return fmt::format("[{}] is {}, on the host {}", i, found, known);
+        }
       }
     }
     return {};
@@ -239,100 +264,154 @@ Function* plugin(const char* name) {
   return device::function_of_plugin<Function*>(name);
 }
 
+// Whether a call has all its arrays. Those that may be missing are null otherwise.
+struct Has {
+  bool added;   // and the gradient of the sum
+  bool affine;  // weight, bias and their gradients, and the gradient of what was added
+  std::string text() const { return fmt::format(", added {}, affine {}", added, affine); }
+};
+constexpr Has kHas[] = {{true, true}, {false, true}, {true, false}, {false, false}};
+
+void compare_norm(Comparison& comparison, ModelTypes types, int shift, const Size& s, const std::string& what,
+                  bool layer, const Has& has) {
+  const std::int64_t count = s.rows * s.columns;
+  Arrays a(types, shift);
+  const int x = a.random(Kind::kWide, count), d = has.added ? a.random(Kind::kNarrow, count) : -1;
+  const int weight = has.affine ? a.random(Kind::kWide, s.columns) : -1;
+  const int bias = has.affine && layer ? a.random(Kind::kWide, s.columns) : -1;
+  const int sum = has.added ? a.result(Kind::kWide, count, s.columns) : -1;
+  const int output = a.result(Kind::kNarrow, count, s.columns);
+  const int mean = layer ? a.result(Kind::kComputed, s.rows) : -1, rstd = a.result(Kind::kComputed, s.rows);
+  comparison.compare("norm", plugin<decltype(reigen_cuda_norm)>("reigen_cuda_norm"), a, what, [&](const Address& at) {
+    return device::NormCall{at(x),    at(d),    at(sum), at(weight), at(bias), at(output),
+                            at(mean), at(rstd), s.rows,  s.columns,  1e-5,     a.types()};
+  });
+  Arrays b(types, shift);
+  const int of_output = b.random(Kind::kNarrow, count), of_sum = has.added ? b.random(Kind::kWide, count) : -1;
+  const int y = b.random(Kind::kWide, count), w = has.affine ? b.random(Kind::kWide, s.columns) : -1;
+  const int means = layer ? b.random(Kind::kComputed, s.rows, 0.1) : -1, rstds = b.random(Kind::kComputed, s.rows);
+  const int of_x = b.result(Kind::kWide, count, s.columns);
+  const int of_d = has.affine ? b.result(Kind::kNarrow, count, s.columns) : -1;
+  comparison.compare("norm's backward", plugin<decltype(reigen_cuda_norm_backward)>("reigen_cuda_norm_backward"), b,
+                     what, [&](const Address& at) {
+                       return device::NormBackwardCall{at(of_output), at(of_sum), at(y),    at(w),
+                                                       at(means),     at(rstds),  at(of_x), at(of_d),
+                                                       s.rows,        s.columns,  b.types()};
+                     });
+  const int parts = b.result(Kind::kComputed, (has.affine ? 2 : 1) * device::sums_of(s.rows) * s.columns);
+  const int of_weight = b.result(Kind::kWide, s.columns);
+  const int of_bias = has.affine ? b.result(Kind::kWide, s.columns) : -1;
+  comparison.compare("norm's sums", plugin<decltype(reigen_cuda_norm_sums)>("reigen_cuda_norm_sums"), b, what,
+                     [&](const Address& at) {
+                       return device::NormSumsCall{at(of_output), at(y),       at(means), at(rstds), at(parts),
+                                                   at(of_weight), at(of_bias), s.rows,    s.columns, b.types()};
+                     });
+}
+
 void compare_norms(Comparison& comparison) {
   Comparison::each(kAllTypes, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
-    const std::int64_t count = s.rows * s.columns;
     for (const bool layer : {true, false}) {
-      Arrays a(types, shift);
-      const int x = a.random(Kind::kWide, count), d = a.random(Kind::kNarrow, count);
-      const int weight = a.random(Kind::kWide, s.columns), bias = a.random(Kind::kWide, s.columns);
-      const int sum = a.result(Kind::kWide, count), output = a.result(Kind::kNarrow, count);
-      const int mean = layer ? a.result(Kind::kComputed, s.rows) : -1, rstd = a.result(Kind::kComputed, s.rows);
-      comparison.compare("norm", plugin<decltype(reigen_cuda_norm)>("reigen_cuda_norm"), a, what,
-                         [&](const Address& at) {
-                           return device::NormCall{at(x),      at(d),    at(sum),  at(weight), at(layer ? bias : -1),
-                                                   at(output), at(mean), at(rstd), s.rows,     s.columns,
-                                                   1e-5,       a.types()};
-                         });
-      Arrays b(types, shift);
-      const int of_output = b.random(Kind::kNarrow, count), of_sum = b.random(Kind::kWide, count);
-      const int y = b.random(Kind::kWide, count), w = b.random(Kind::kWide, s.columns);
-      const int means = layer ? b.random(Kind::kComputed, s.rows, 0.1) : -1, rstds = b.random(Kind::kComputed, s.rows);
-      const int of_x = b.result(Kind::kWide, count), of_d = b.result(Kind::kNarrow, count);
-      comparison.compare("norm's backward", plugin<decltype(reigen_cuda_norm_backward)>("reigen_cuda_norm_backward"), b,
-                         what, [&](const Address& at) {
-                           return device::NormBackwardCall{at(of_output), at(of_sum), at(y),    at(w),
-                                                           at(means),     at(rstds),  at(of_x), at(of_d),
-                                                           s.rows,        s.columns,  b.types()};
-                         });
-      const int parts = b.result(Kind::kComputed, 2 * device::sums_of(s.rows) * s.columns);
-      const int of_weight = b.result(Kind::kWide, s.columns), of_bias = b.result(Kind::kWide, s.columns);
-      comparison.compare("norm's sums", plugin<decltype(reigen_cuda_norm_sums)>("reigen_cuda_norm_sums"), b, what,
-                         [&](const Address& at) {
-                           return device::NormSumsCall{at(of_output), at(y),       at(means), at(rstds), at(parts),
-                                                       at(of_weight), at(of_bias), s.rows,    s.columns, b.types()};
-                         });
+      for (const Has& has : kHas) compare_norm(comparison, types, shift, s, what + has.text(), layer, has);
     }
   });
 }
 
+// Where the gradients of a loss go.
+enum class Gradients { kOverLogits, kSeparate, kNone };
+
+// A wrong target makes the mean loss NaN, so it has its own case.
+void compare_loss(Comparison& comparison, ModelTypes types, int shift, const Size& s, const std::string& what,
+                  Gradients where, bool wrong) {
+  const std::int64_t count = s.rows * s.columns;
+  Arrays a(types, shift);
+  const int logits =
+      where == Gradients::kOverLogits ? a.changed(Kind::kWide, count, s.columns) : a.random(Kind::kWide, count, 3);
+  const int separate = where == Gradients::kSeparate ? a.result(Kind::kWide, count, s.columns) : -1;
+  const int gradients = where == Gradients::kOverLogits ? logits : separate;
+  std::vector<long long> classes;
+  for (std::int64_t row = 0; row < s.rows; ++row) classes.push_back(row % 5 == 3 ? -100 : row * 7919 % s.columns);
+  if (wrong) classes.back() = s.columns;
+  const int targets = a.numbers(classes);
+  const int losses = a.result(Kind::kComputed, s.rows), loss = a.result(Kind::kComputed, 1);
+  const int counted = a.result(Kind::kDouble, 1);
+  comparison.compare("cross entropy", plugin<decltype(reigen_cuda_cross_entropy)>("reigen_cuda_cross_entropy"), a,
+                     fmt::format("{}, gradients {}, wrong target {}", what, static_cast<int>(where), wrong),
+                     [&](const Address& at) {
+                       return device::CrossEntropyCall{at(logits),
+                                                       at(gradients),
+                                                       reinterpret_cast<const long long*>(at(targets)),
+                                                       at(losses),
+                                                       reinterpret_cast<double*>(at(counted)),
+                                                       at(loss),
+                                                       s.rows,
+                                                       s.columns,
+                                                       -100,
+                                                       a.types(),
+                                                       where != Gradients::kSeparate};
+                     });
+}
+
 void compare_losses(Comparison& comparison) {
   Comparison::each(kOneType, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
-    Arrays a(types, shift);
-    const int logits = a.changed(Kind::kWide, s.rows * s.columns);
-    std::vector<long long> classes;
-    for (std::int64_t row = 0; row < s.rows; ++row) classes.push_back(row % 5 == 3 ? -100 : row * 7919 % s.columns);
-    if (s.rows > 2) classes[2] = s.columns;  // no class: NaN
-    const int targets = a.numbers(classes);
-    const int losses = a.result(Kind::kComputed, s.rows), loss = a.result(Kind::kComputed, 1);
-    const int counted = a.result(Kind::kDouble, 1);
-    const auto make = [&](const Address& at) {
-      return device::CrossEntropyCall{at(logits),
-                                      at(logits),
-                                      reinterpret_cast<const long long*>(at(targets)),
-                                      at(losses),
-                                      reinterpret_cast<double*>(at(counted)),
-                                      at(loss),
-                                      s.rows,
-                                      s.columns,
-                                      -100,
-                                      a.types()};
-    };
-    comparison.compare("cross entropy", plugin<decltype(reigen_cuda_cross_entropy)>("reigen_cuda_cross_entropy"), a,
-                       what, make);
-    Arrays b(types, shift);
-    const int values = b.changed(Kind::kWide, s.rows * s.columns), factor = b.random(Kind::kComputed, 1);
-    comparison.compare(
-        "factor", plugin<decltype(reigen_cuda_multiply)>("reigen_cuda_multiply"), b, what,
-        [&](const Address& at) {
-          return device::MultiplyCall{at(values), at(factor), s.rows * s.columns, b.types()};
-        },
-        true);
+    for (const Gradients where : {Gradients::kOverLogits, Gradients::kSeparate, Gradients::kNone}) {
+      for (const bool wrong : {false, true}) compare_loss(comparison, types, shift, s, what, where, wrong);
+    }
   });
+}
+
+// The values stay as they are if the factor is 1 or the divisor 0.
+void compare_factors(Comparison& comparison) {
+  struct Factor {
+    double factor, divisor;
+  };
+  Comparison::each(kOneType, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
+    for (const Factor& f : {Factor{0.7, 1}, Factor{1, 1}, Factor{-3, 37}, Factor{37, 37}, Factor{0.7, 0}}) {
+      Arrays a(types, shift);
+      const std::int64_t count = s.rows * s.columns;
+      const int values = a.changed(Kind::kWide, count, s.columns), factor = a.constant(Kind::kComputed, f.factor);
+      const int divisor = f.divisor == 1 ? -1 : a.constant(Kind::kDouble, f.divisor);
+      comparison.compare(
+          "factor", plugin<decltype(reigen_cuda_multiply)>("reigen_cuda_multiply"), a,
+          fmt::format("{}, factor {}, divisor {}", what, f.factor, f.divisor),
+          [&](const Address& at) {
+            return device::MultiplyCall{at(values), at(factor), reinterpret_cast<const double*>(at(divisor)), count,
+                                        a.types()};
+          },
+          true);
+    }
+  });
+}
+
+void compare_gelu(Comparison& comparison, ModelTypes types, int shift, const Size& s, const std::string& what,
+                  bool has_bias, bool has_of_bias) {
+  const std::int64_t count = s.rows * s.columns;
+  Arrays a(types, shift);
+  const int x = a.random(Kind::kNarrow, count, 2), bias = has_bias ? a.random(Kind::kWide, s.columns) : -1;
+  const int output = a.result(Kind::kNarrow, count, s.columns), of_output = a.random(Kind::kNarrow, count);
+  const int of_x = a.result(Kind::kNarrow, count, s.columns);
+  const int of_bias = has_of_bias ? a.result(Kind::kWide, s.columns) : -1;
+  const int parts = has_of_bias ? a.result(Kind::kComputed, device::sums_of(s.rows) * s.columns) : -1;
+  comparison.compare("gelu", plugin<decltype(reigen_cuda_gelu)>("reigen_cuda_gelu"), a, what, [&](const Address& at) {
+    return device::GeluCall{at(x), at(bias), at(output), s.rows, s.columns, a.types()};
+  });
+  comparison.compare("gelu's backward", plugin<decltype(reigen_cuda_gelu_backward)>("reigen_cuda_gelu_backward"), a,
+                     what, [&](const Address& at) {
+                       return device::GeluBackwardCall{at(of_output), at(x),  at(bias),  at(of_x), at(parts),
+                                                       at(of_bias),   s.rows, s.columns, a.types()};
+                     });
 }
 
 void compare_activations(Comparison& comparison) {
   Comparison::each(kAllTypes, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
-    const std::int64_t count = s.rows * s.columns;
-    Arrays a(types, shift);
-    const int x = a.random(Kind::kNarrow, count, 2), bias = a.random(Kind::kWide, s.columns);
-    const int output = a.result(Kind::kNarrow, count), of_output = a.random(Kind::kNarrow, count);
-    const int of_x = a.result(Kind::kNarrow, count), of_bias = a.result(Kind::kWide, s.columns);
-    const int parts = a.result(Kind::kComputed, device::sums_of(s.rows) * s.columns);
-    comparison.compare("gelu", plugin<decltype(reigen_cuda_gelu)>("reigen_cuda_gelu"), a, what, [&](const Address& at) {
-      return device::GeluCall{at(x), at(bias), at(output), s.rows, s.columns, a.types()};
-    });
-    comparison.compare("gelu's backward", plugin<decltype(reigen_cuda_gelu_backward)>("reigen_cuda_gelu_backward"), a,
-                       what, [&](const Address& at) {
-                         return device::GeluBackwardCall{at(of_output), at(x),  at(bias),  at(of_x), at(parts),
-                                                         at(of_bias),   s.rows, s.columns, a.types()};
-                       });
+    compare_gelu(comparison, types, shift, s, what, true, true);
+    compare_gelu(comparison, types, shift, s, what + ", no gradient of the bias", true, false);
+    compare_gelu(comparison, types, shift, s, what + ", no bias", false, false);
   });
   Comparison::each(kOneType, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
     const std::int64_t count = s.rows * s.columns;
     Arrays a(types, shift);
     const int both = a.random(Kind::kWide, 2 * count, 2), of_output = a.random(Kind::kWide, count);
-    const int output = a.result(Kind::kWide, count), of_both = a.result(Kind::kWide, 2 * count);
+    const int output = a.result(Kind::kWide, count, s.columns), of_both = a.result(Kind::kWide, 2 * count, s.columns);
     const auto second = [&](std::byte* first) {
       return first + static_cast<std::size_t>(s.columns) * size_of(types, Kind::kWide);
     };
@@ -494,6 +573,7 @@ int run_all() {
   Comparison comparison;
   compare_norms(comparison);
   compare_losses(comparison);
+  compare_factors(comparison);
   compare_activations(comparison);
   compare_tokens(comparison);
   fmt::print("{} cases, {} differ from the host's\n", comparison.cases(), comparison.failures());

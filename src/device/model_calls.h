@@ -71,7 +71,8 @@ struct NormSumsCall {
 
 // The mean of the cross entropies of all rows whose target is not `ignored`; NaN if there is no such row. If
 // `gradients` is not null: gradients = (softmax(logits) - one_hot(target)) / number of such rows, and 0 for all other
-// rows. The loss and the gradients of a row are NaN if its target is neither `ignored` nor a column.
+// rows; without the division if `divides` is false. The loss and the gradients of a row are NaN if its target is
+// neither `ignored` nor a column.
 struct CrossEntropyCall {
   const void* logits = nullptr;
   void* gradients = nullptr;           // may be `logits`
@@ -83,12 +84,14 @@ struct CrossEntropyCall {
   long long columns = 0;
   long long ignored = 0;
   int types = 0;  // one type, so wide is narrow
+  bool divides = true;
 };
 
-// values *= factor. If the factor is 1, the kernel does not touch the values.
+// values *= factor / divisor. If the quotient is 1 or the divisor is 0, the kernel does not touch the values.
 struct MultiplyCall {
   void* values = nullptr;
-  const void* factor = nullptr;  // computed, one number
+  const void* factor = nullptr;     // computed, one number
+  const double* divisor = nullptr;  // one number; null: 1
   long long count = 0;
   int types = 0;  // one type
 };

@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Storage.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -14,6 +15,7 @@
 #include <array>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "nn/autocast_devices.h"
@@ -84,6 +86,11 @@ class SecondForward {
   std::vector<at::Tensor> values_;
 };
 
+bool shares_memory(const at::Tensor& tensor, const std::vector<c10::Storage>& storages) {
+  return std::any_of(storages.begin(), storages.end(),
+                     [&](const c10::Storage& one) { return one.is_alias_of(tensor.storage()); });
+}
+
 // The autograd node that takes the place of all nodes of the unit's forward. Its backward runs the forward again.
 class Recompute : public torch::autograd::Node, public KeepsOutputs {
  public:
@@ -106,7 +113,11 @@ class Recompute : public torch::autograd::Node, public KeepsOutputs {
   }
 
   void watch(const Carry& output) { kept_.watch(output); }
-  bool keeps(const at::Tensor& tensor) const override { return kept_.hold(tensor); }
+  // `tensor` is an output that the unit did not compute but only returned. Somebody else needs its values.
+  void returned(const at::Tensor& tensor) { returned_.push_back(tensor.storage()); }
+  bool keeps(const at::Tensor& tensor) const override {
+    return kept_.hold(tensor) || (tensor.has_storage() && shares_memory(tensor, returned_));
+  }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     REIGEN_CHECK(!released_, "[activation_checkpoint] a second backward through a graph that is gone\n  fix: {}",
@@ -152,6 +163,7 @@ class Recompute : public torch::autograd::Node, public KeepsOutputs {
   void release_variables() override {
     for (auto& saved : input_) saved.reset_data();
     kept_.drop();
+    returned_.clear();
     released_ = true;
   }
 
@@ -162,8 +174,17 @@ class Recompute : public torch::autograd::Node, public KeepsOutputs {
   const RandomState random_;
   const AutocastState autocast_;
   KeptOutputs kept_;
+  std::vector<c10::Storage> returned_;
   bool released_ = false;
 };
+
+std::vector<c10::Storage> storages_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<c10::Storage> result;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined() && tensor.has_storage()) result.push_back(tensor.storage());
+  }
+  return result;
+}
 
 bool wants_gradient(const std::vector<at::Tensor>& tensors) {
   return std::any_of(tensors.begin(), tensors.end(),
@@ -180,6 +201,14 @@ Carry run(const torch::nn::Module& module, const std::shared_ptr<const Operation
   if (!wants_gradient(tensors)) return inner(input);
   const auto node = std::make_shared<Recompute>(inner, module, input, RandomState(tensors), kept);
   Carry output = node->first_forward(input);
+  std::vector<at::Tensor> older = module.buffers();
+  older.insert(older.end(), tensors.begin(), tensors.end());
+  const std::vector<c10::Storage> memory = storages_of(older);
+  for (const at::Tensor& tensor : output) {
+    if (!tensor.defined() || !tensor.has_storage()) continue;
+    // The first forward runs without autograd, so a tensor that requires a gradient is older.
+    if (tensor.requires_grad() || shares_memory(tensor, memory)) node->returned(tensor);
+  }
   {
     at::NoGradGuard no_grad;
     // An output may be a tensor that the unit did not compute but only returned, for example its input. Such a tensor

@@ -28,14 +28,15 @@ using Operations = std::unordered_set<c10::OperatorName>;
 // unknown, or whose operations write into their arguments or return views of them.
 std::shared_ptr<const Operations> find_operations(const std::vector<std::string>& names);
 
-// A node of autograd that has kept outputs.
+// A node of autograd whose outputs may lie in memory that is needed later.
 class KeepsOutputs {
  public:
   virtual ~KeepsOutputs() = default;
   virtual bool keeps(const at::Tensor& tensor) const = 0;
 };
 
-// Whether the memory of the tensor, the result of a unit, holds a kept output. So nothing may write to it.
+// Whether the memory of the tensor, the result of a unit, holds a kept output, or a parameter, buffer or input that the
+// unit only returned. So nothing may write to it.
 bool is_kept_output(const at::Tensor& tensor);
 
 class KeptOutputs {

@@ -9,6 +9,7 @@
 #include "nn/blocks.h"
 #include "reigen/base/error.h"
 #include "reigen/nn/autocast.h"
+#include "reigen/nn/cross_entropy.h"
 
 namespace reigen::testing::activation_checkpoint_test {
 namespace {
@@ -123,6 +124,33 @@ TEST(ActivationCheckpoint, NestsAndPassesTensorsThrough) {
   EXPECT_TRUE(same_bits(plain, train_nested(true, false)));
   EXPECT_TRUE(same_bits(plain, train_nested(false, true)));
   EXPECT_TRUE(same_bits(plain, train_nested(true, true)));
+}
+
+// cross_entropy writes over logits that a unit has computed, but not over a parameter, a buffer, the input or another
+// tensor that the unit only returns.
+TEST(ActivationCheckpoint, ALossLeavesWhatAUnitOnlyReturns) {
+  struct Tables : torch::nn::Module {
+    at::Tensor weight = register_parameter("weight", numbers(1, {4, 6}));
+    at::Tensor table = register_buffer("table", numbers(2, {4, 6}));
+  };
+  const auto tables = std::make_shared<Tables>();
+  const at::Tensor x = numbers(3, {4, 6}).requires_grad_().mul(1);
+  const at::Tensor other = numbers(4, {4, 6}).requires_grad_().mul(1);
+  const auto is_left = [&](const std::function<at::Tensor(const at::Tensor&)>& forward) {
+    const Unit unit("returns", tables, [&](const Carry& input) { return Carry{forward(input[0])}; });
+    const auto checkpoint = activation_checkpoint({unit});
+    const at::Tensor logits = nn::call(unit, Carry{x})[0].flatten(0, -2);
+    const at::Tensor before = logits.detach().clone();
+    nn::cross_entropy(logits, at::zeros({4}, at::kLong));
+    return logits.detach().equal(before);
+  };
+  EXPECT_FALSE(is_left([](const at::Tensor& input) { return input * 2; }));
+  EXPECT_TRUE(is_left([](const at::Tensor& input) { return input; }));
+  EXPECT_TRUE(is_left([](const at::Tensor& input) { return input.view({2, 2, 6}); }));
+  EXPECT_TRUE(is_left([&](const at::Tensor&) { return tables->weight; }));
+  EXPECT_TRUE(is_left([&](const at::Tensor&) { return tables->weight.view({2, 2, 6}); }));
+  EXPECT_TRUE(is_left([&](const at::Tensor&) { return tables->table; }));
+  EXPECT_TRUE(is_left([&](const at::Tensor&) { return other; }));
 }
 
 TEST(ActivationCheckpoint, RunsUnderTheFirstForwardsAutocast) {

@@ -46,6 +46,21 @@ TEST(CrossEntropyTest, IsThatOfLibTorch) {
   }
 }
 
+// The factor of a gradient scaler comes in backward. A gradient divided by 2048 rows has few bits in fp16 before.
+TEST(CrossEntropyTest, GradientsInFp16AreNotRoundedBeforeTheFactorOfTheLoss) {
+  at::manual_seed(9);
+  const Size size{2048, 1000};
+  const at::Tensor target = targets_of(size);
+  target.slice(0, 0, 24).fill_(-100);
+  const at::Tensor x = (at::randn({size.rows, size.columns}) * 0.5).to(at::kHalf).requires_grad_();
+  const at::Tensor known = x.detach().to(at::kDouble).requires_grad_();
+  constexpr double kFactor = 65536;
+  (cross_entropy(x.mul(1), target) * kFactor).backward();
+  (at::cross_entropy_loss(known, target) * kFactor).backward();
+  const at::Tensor apart = (x.grad().to(at::kDouble) - known.grad()).abs();
+  EXPECT_TRUE(apart.le(known.grad().abs() * rounding_of(at::kHalf)).all().item<bool>());
+}
+
 TEST(CrossEntropyTest, LeavesParametersAndTensorsWithGapsAsTheyAre) {
   at::manual_seed(2);
   const at::Tensor target = at::randint(7, {5}, at::kLong);
@@ -68,6 +83,22 @@ TEST(CrossEntropyTest, LeavesParametersAndTensorsWithGapsAsTheyAre) {
   EXPECT_TRUE(at::equal(logits, before));
 }
 
+// Autograd allows no write to one of several views from one operation.
+TEST(CrossEntropyTest, LeavesPartsOfATensorAsTheyAre) {
+  at::manual_seed(11);
+  const at::Tensor target = at::randint(6, {2}, at::kLong);
+  const at::Tensor x = at::randn({4, 6}, at::kDouble).requires_grad_();
+  const at::Tensor all = x.mul(1);
+  const std::vector<at::Tensor> parts = all.chunk(2);
+  const at::Tensor loss = cross_entropy(parts[0], target) + 2 * cross_entropy(parts[1], target);
+  EXPECT_TRUE(at::equal(all, x));
+  loss.backward();
+  const at::Tensor known = x.detach().clone().requires_grad_();
+  (at::cross_entropy_loss(known.narrow(0, 0, 2), target) + 2 * at::cross_entropy_loss(known.narrow(0, 2, 2), target))
+      .backward();
+  expect_close(x.grad(), known.grad(), 1e-12, "gradient");
+}
+
 TEST(CrossEntropyTest, WritesOverTheMemoryOfTheLogits) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({4, 6}, at::kDouble).requires_grad_();
@@ -86,6 +117,58 @@ TEST(CrossEntropyTest, TellsAutogradThatTheLogitsAreLost) {
   const at::Tensor logits = x.exp();  // its backward reads its result
   const at::Tensor loss = cross_entropy(logits, at::zeros({4}, at::kLong));
   EXPECT_THROW(loss.backward(), c10::Error);
+}
+
+void expect_changed_logits(const at::Tensor& loss) {
+  try {
+    loss.backward();
+    FAIL() << "no error";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("modified by an inplace operation"));
+  }
+}
+
+TEST(CrossEntropyTest, AWriteToTheLogitsAfterTheLossIsAnError) {
+  const at::Tensor target = at::zeros({4}, at::kLong);
+  const at::Tensor x = at::randn({4, 6}).requires_grad_();
+  for (const bool keeps : {false, true}) {
+    const at::Tensor logits = x.mul(1);
+    const at::Tensor loss = cross_entropy(logits, target, {.keep_logits = keeps});
+    logits.detach().zero_();
+    if (keeps) {
+      loss.backward();
+    } else {
+      expect_changed_logits(loss);
+    }
+  }
+}
+
+TEST(CrossEntropyTest, TwoLossesOverOneTensorNeedItsValues) {
+  at::manual_seed(10);
+  const at::Tensor target = at::randint(6, {4}, at::kLong);
+  const at::Tensor other = at::randint(6, {4}, at::kLong);
+  const at::Tensor x = at::randn({8, 6}, at::kDouble).requires_grad_();
+  const auto both = [&](const at::Tensor& first, const at::Tensor& second, bool keeps) {
+    return cross_entropy(first, target, {.keep_logits = keeps}) + cross_entropy(second, other, {.keep_logits = keeps});
+  };
+  const at::Tensor known = x.detach().clone().requires_grad_();
+  const at::Tensor part = known.narrow(0, 0, 4);
+  (at::cross_entropy_loss(part, target) + at::cross_entropy_loss(part, other) + at::cross_entropy_loss(part, target) +
+   at::cross_entropy_loss(known.narrow(0, 4, 4), other))
+      .backward();
+  for (const bool keeps : {false, true}) {
+    const at::Tensor logits = x.narrow(0, 0, 4).mul(1);
+    const at::Tensor same = both(logits, logits, keeps);
+    const at::Tensor all = x.mul(1);
+    const at::Tensor parts = both(all.narrow(0, 0, 4), all.narrow(0, 4, 4), keeps);
+    if (keeps) {
+      (same + parts).backward();
+      expect_close(x.grad(), known.grad(), 1e-12, "gradient");
+    } else {
+      expect_changed_logits(same);
+      expect_changed_logits(parts);
+    }
+  }
 }
 
 TEST(CrossEntropyTest, AllRowsMayBeIgnored) {
@@ -120,6 +203,9 @@ TEST(CrossEntropyTest, RefusesASecondBackward) {
   const at::Tensor loss = cross_entropy(x.mul(1), at::zeros({4}, at::kLong));
   loss.backward({}, /*retain_graph=*/true);
   EXPECT_THROW(loss.backward(), InvalidArgument);
+  const at::Tensor other = cross_entropy(x.mul(1), at::zeros({4}, at::kLong));
+  other.backward();
+  EXPECT_THROW(other.backward(), InvalidArgument);
 }
 
 TEST(CrossEntropyTest, RefusesASecondDerivative) {
@@ -128,6 +214,18 @@ TEST(CrossEntropyTest, RefusesASecondDerivative) {
   const at::Tensor loss = cross_entropy(x.mul(1), at::zeros({4}, at::kLong));
   const auto first = torch::autograd::grad({loss * scale}, {x}, {}, {}, true);
   EXPECT_THROW(torch::autograd::grad({first[0].sum()}, {scale}), InvalidArgument);
+}
+
+// The gradient depends on the logits, also if only they depend on what is differentiated.
+TEST(CrossEntropyTest, RefusesASecondDerivativeThroughTheLogits) {
+  for (const bool keeps : {false, true}) {
+    const at::Tensor h = at::randn({4, 3}).mm(at::randn({3, 3}).requires_grad_());
+    const at::Tensor weight = at::randn({3, 6}).requires_grad_();
+    const at::Tensor loss = cross_entropy(h.mm(weight), at::zeros({4}, at::kLong), {.keep_logits = keeps});
+    const auto first = torch::autograd::grad({loss}, {weight}, {}, {}, true);
+    const at::Tensor along = (first[0] * at::randn({3, 6})).sum();
+    EXPECT_THROW(torch::autograd::grad({along}, {weight}), InvalidArgument);
+  }
 }
 
 TEST(CrossEntropyTest, RefusesWhatDoesNotFit) {

@@ -1,6 +1,7 @@
 #include "reigen/nn/norm.h"
 
 #include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
 
 #include "nn/fused.h"
 #include "reigen/base/error.h"
@@ -31,6 +32,16 @@ Tensors values_of(const Size& size) {
 // Sums of 16-bit values over rows are compared with their size, which `factor` is for.
 double factor_of(const Size& size, at::ScalarType type) { return type == at::kDouble && size.columns > 1 ? 1 : 4; }
 
+// The comparison of these tests, for the gradients of a mean over many rows.
+TEST(FusedTesting, ZerosAreNotCloseToSmallGradients) {
+  const at::Tensor known = at::full({4}, 1e-3, at::kDouble);
+  for (const at::ScalarType type : kTypes) {
+    expect_close(known.to(type), known, rounding_of(type), "rounded");
+    EXPECT_NONFATAL_FAILURE(expect_close(at::zeros({4}, type), known, rounding_of(type), "zeros"), "zeros");
+  }
+  expect_close(at::full({4}, 1e-18, at::kDouble), at::zeros({4}, at::kDouble), 1e-12, "a reference of 0");
+}
+
 TEST(NormTest, LayerNormIsThatOfLibTorch) {
   at::manual_seed(1);
   for (const Size& size : kSizes) {
@@ -39,7 +50,7 @@ TEST(NormTest, LayerNormIsThatOfLibTorch) {
       values.resize(3);
       compare([](const Tensors& t) { return Tensors{nn::layer_norm(t[0], t[1], t[2])}; },
               [](const Tensors& t) { return Tensors{layer(t)}; }, values, type, name_of(type, size.rows, size.columns),
-              factor_of(size, type));
+              factor_of(size, type), least_of(size.columns));
     }
   }
 }
@@ -63,7 +74,7 @@ TEST(NormTest, TheSumIsNormalisedAndGoesOn) {
             const at::Tensor sum = sum_of(t);
             return Tensors{sum, layer({sum, t[1], t[2]})};
           },
-          values_of(size), type, "layer norm " + name, factor_of(size, type));
+          values_of(size), type, "layer norm " + name, factor_of(size, type), least_of(size.columns));
       Tensors values = values_of(size);
       compare(
           [](const Tensors& t) {
@@ -74,7 +85,7 @@ TEST(NormTest, TheSumIsNormalisedAndGoesOn) {
             const at::Tensor sum = sum_of({t[0], {}, {}, t[2]});
             return Tensors{sum, rms(sum, t[1], 1e-6)};
           },
-          {values[0], values[1], values[3]}, type, "rms norm " + name, factor_of(size, type));
+          {values[0], values[1], values[3]}, type, "rms norm " + name, factor_of(size, type), least_of(size.columns));
     }
   }
 }
@@ -87,7 +98,7 @@ TEST(NormTest, RmsNormIsItsFormula) {
       values.resize(2);
       compare([](const Tensors& t) { return Tensors{nn::rms_norm(t[0], t[1])}; },
               [](const Tensors& t) { return Tensors{rms(t[0], t[1], 1e-6)}; }, values, type,
-              name_of(type, size.rows, size.columns), factor_of(size, type));
+              name_of(type, size.rows, size.columns), factor_of(size, type), least_of(size.columns));
     }
   }
 }
@@ -206,6 +217,15 @@ TEST(NormTest, RefusesASecondDerivative) {
     FAIL();
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("no second derivatives"));
+  }
+}
+
+TEST(NormTest, RefusesASecondDerivativeOfAnInputWithGaps) {
+  const at::Tensor x = at::randn({2, 3}, at::kDouble).requires_grad_();
+  for (const at::Tensor& output : {nn::layer_norm(x.t(), {}, {}), nn::rms_norm(x.t(), {})}) {
+    const auto first = torch::autograd::grad({output.sum()}, {x}, {}, {}, true);
+    ASSERT_TRUE(first[0].requires_grad());
+    EXPECT_THROW(torch::autograd::grad({first[0].sum()}, {x}), InvalidArgument);
   }
 }
 

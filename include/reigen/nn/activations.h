@@ -13,7 +13,9 @@ namespace reigen::nn {
 // activation, which is then called without its bias:
 //   at::Tensor h = reigen::nn::gelu(at::linear(x, up->weight), up->bias);
 // `bias` has the shape [D], where D is the size of the input's last dimension, or is undefined. The result has the
-// input's type if that is 16 bits or the bias has no wider type. Backward also makes the gradient of the bias.
+// input's type if the bias has the same type, or if the input has 16 bits and the bias has fp32. Otherwise it has the
+// type to which LibTorch promotes both: fp32 for fp16 and bf16, else the wider one. Backward also makes the gradient of
+// the bias.
 at::Tensor gelu(const at::Tensor& input, const at::Tensor& bias = {});
 
 // silu(gate)·up, with silu(v) = v / (1 + exp(-v)). Both have the same shape. They may be parts of one tensor, such as

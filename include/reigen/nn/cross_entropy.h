@@ -13,9 +13,12 @@ namespace reigen::nn {
 
 struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;  // rows with this target do not count
-  // If false, the values of `logits` are lost when a gradient will be needed: their memory gets the gradient. LibTorch
-  // reports an error if another operation needs the old values in its backward. The memory is kept if `logits` is a
-  // parameter or a view of one, has gaps, or is an output that activation checkpointing keeps.
+  // If false, the values of `logits` are lost when a gradient will be needed: their memory gets the gradient. So
+  // nothing may read or write `logits` after the call. LibTorch reports an error in backward (c10::Error) if another
+  // operation needs the old values in its backward, or if something has written to `logits` after the call. Each loss
+  // over the same tensor, or over parts of one tensor, is such a write: set keep_logits for all of them. The memory is
+  // kept without this option if `logits` is a parameter or a view of one, has gaps, is one of several views from one
+  // operation (chunk), or is an output of a checkpointed unit that is kept or that the unit did not compute.
   bool keep_logits = false;
 };
 
@@ -26,8 +29,8 @@ struct CrossEntropyOptions {
 //
 // On a GPU the host does not wait. If a target is neither a class nor ignore_index, the loss and the gradient of its
 // row are NaN; on the CPU the function throws InvalidArgument. It also throws InvalidArgument for shapes, types and
-// devices that do not fit. It can be differentiated once, and only one backward may run through one result:
-// otherwise InvalidArgument.
+// devices that do not fit. It can be differentiated once, and only one backward may run through one result,
+// also with retain_graph: otherwise InvalidArgument.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target, const CrossEntropyOptions& options = {});
 
 }  // namespace reigen::nn

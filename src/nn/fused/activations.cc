@@ -22,10 +22,9 @@ at::ScalarType wide_of(const at::Tensor& input, const at::Tensor& bias) {
   return bias.defined() ? bias.scalar_type() : input.scalar_type();
 }
 
-// The bias is optional, because apply() takes no undefined tensor.
+// x has no gaps. The bias is optional, because apply() takes no undefined tensor.
 struct Gelu : torch::autograd::Function<Gelu> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const std::optional<at::Tensor>& bias) {
-    const at::Tensor x = input.contiguous();
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& bias) {
     const at::Tensor b = bias ? bias->contiguous() : at::Tensor();
     const at::Tensor output = at::empty(x.sizes(), x.options());
     fused::run(x, device::GeluCall{.input = fused::address(x),
@@ -54,9 +53,8 @@ struct Gelu : torch::autograd::Function<Gelu> {
     return result;
   }
 
-  static void derivatives(const at::Tensor& input, const at::Tensor& bias, const at::Tensor& of_output,
-                          bool has_of_bias, variable_list& result) {
-    const at::Tensor x = input.contiguous();
+  static void derivatives(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& of_output, bool has_of_bias,
+                          variable_list& result) {
     const at::Tensor b = bias.defined() ? bias.contiguous() : bias;
     const std::int64_t rows = fused::rows_of(x);
     const std::int64_t columns = fused::columns_of(x);
@@ -155,10 +153,13 @@ struct Swiglu : torch::autograd::Function<Swiglu> {
 at::Tensor gelu(const at::Tensor& input, const at::Tensor& bias) {
   fused::check_tensors("gelu", {&input, &bias});
   fused::check_columns("gelu", "bias", input, bias);
-  if (!bias.defined()) return Gelu::apply(input, std::nullopt);
-  if (fused::have_number(bias.scalar_type(), input.scalar_type())) return Gelu::apply(input, std::make_optional(bias));
-  const at::ScalarType both = c10::promoteTypes(input.scalar_type(), bias.scalar_type());
-  return Gelu::apply(input.to(both), std::make_optional(bias.to(both)));
+  // Not in forward, where the copy of an input with gaps would lose its history. Backward needs the history to refuse
+  // second derivatives.
+  const at::Tensor x = input.contiguous();
+  if (!bias.defined()) return Gelu::apply(x, std::nullopt);
+  if (fused::have_number(bias.scalar_type(), x.scalar_type())) return Gelu::apply(x, std::make_optional(bias));
+  const at::ScalarType both = c10::promoteTypes(x.scalar_type(), bias.scalar_type());
+  return Gelu::apply(x.to(both), std::make_optional(bias.to(both)));
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {

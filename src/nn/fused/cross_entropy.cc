@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
@@ -18,9 +19,17 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Returns the loss. `gradients` may be undefined, or `logits` itself. All tensors have no gaps.
-at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& gradients, const at::Tensor& target,
-                   std::int64_t ignored) {
+struct Loss {
+  at::Tensor loss;
+  at::Tensor counted;  // the number of rows that count, in fp64
+};
+
+// Whether the gradients of a loss are divided by the number of rows in forward. In fp16 many of the quotients would be
+// 0, and the factor of a gradient scaler comes only in backward. So backward divides the factor.
+bool divides_in_forward(at::ScalarType type) { return type != at::kHalf; }
+
+// `gradients` may be undefined, or `logits` itself. All tensors have no gaps.
+Loss loss_of(const at::Tensor& logits, const at::Tensor& gradients, const at::Tensor& target, std::int64_t ignored) {
   const std::int64_t rows = logits.size(0);
   const at::TensorOptions options = logits.options().dtype(fused::computed(logits.scalar_type()));
   const at::Tensor losses = at::empty({rows}, options);
@@ -37,13 +46,18 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& gradients, const 
                          .rows = rows,
                          .columns = logits.size(1),
                          .ignored = ignored,
-                         .types = fused::number_of(logits.scalar_type(), logits.scalar_type())});
-  return loss;
+                         .types = fused::number_of(logits.scalar_type(), logits.scalar_type()),
+                         .divides = divides_in_forward(logits.scalar_type())});
+  return {.loss = loss, .counted = counted};
 }
 
 // Whether somebody else keeps the values: they are a parameter, a view of one, or what activation checkpointing keeps.
+// Autograd allows no write to some views, for example to one of several views from one operation.
 bool is_kept(const at::Tensor& logits) {
-  return logits.is_leaf() || (logits.is_view() && logits._base().is_leaf()) || is_kept_output(logits);
+  if (logits.is_leaf() || is_kept_output(logits)) return true;
+  if (!logits.is_view()) return false;
+  return logits._base().is_leaf() || torch::autograd::impl::get_view_autograd_meta(logits)->get_creation_meta() !=
+                                         torch::autograd::CreationMeta::DEFAULT;
 }
 
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
@@ -55,18 +69,22 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
     // variable_data() is the same memory with a version counter of its own.
     const at::Tensor gradients =
         in_place ? at::Tensor(values.variable_data()) : at::empty(values.sizes(), values.options());
-    const at::Tensor loss = loss_of(values, gradients, target, ignored);
+    const Loss result = loss_of(values, gradients, target, ignored);
     if (in_place) logits.unsafeGetTensorImpl()->bump_version();
-    context->save_for_backward({gradients});
+    // LibTorch reports an error if a saved tensor has another version in backward. `gradients` has its own counter, so
+    // the logits are saved too. Then a write to them after this call is an error.
+    context->save_for_backward({gradients, divides_in_forward(values.scalar_type()) ? at::Tensor() : result.counted,
+                                in_place ? logits : at::Tensor()});
     context->saved_data["used"] = false;
-    return loss;
+    return result.loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& of_loss) {
-    const variable_list saved = context->get_saved_variables();
+    // Before the saved tensors, which are gone after a backward without retain_graph.
     REIGEN_CHECK(!context->saved_data["used"].toBool(),
                  "[cross_entropy] a second backward through one loss\n  got: a gradient that the first backward has "
                  "changed   expected: one backward\n  fix: compute the loss again, or add losses before backward");
+    const variable_list saved = context->get_saved_variables();
     context->saved_data["used"] = true;
     const at::Tensor gradient = saved[0].variable_data();
     {
@@ -75,6 +93,7 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
       fused::run(gradient,
                  device::MultiplyCall{.values = fused::target(gradient),
                                       .factor = fused::address(factor),
+                                      .divisor = static_cast<const double*>(fused::address(saved[1])),
                                       .count = gradient.numel(),
                                       .types = fused::number_of(gradient.scalar_type(), gradient.scalar_type())});
     }
@@ -83,7 +102,8 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
         {.what = "[cross_entropy] no second derivatives",
          .got = "a derivative of a gradient, by create_graph",
          .expected = "first derivatives",
-         .fix = "at::cross_entropy_loss where a gradient is differentiated; else no create_graph"});
+         .fix = "at::cross_entropy_loss where a gradient is differentiated; else no create_graph"},
+        {torch::autograd::get_current_node()->next_edge(0)});  // that of the logits
     return {gradient, {}, {}, {}};
   }
 };
@@ -117,7 +137,7 @@ at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target, con
     return CrossEntropy::apply(logits, targets, options.ignore_index, options.keep_logits);
   }
   const at::NoGradGuard no_grad;
-  return loss_of(logits.contiguous(), {}, targets, options.ignore_index);
+  return loss_of(logits.contiguous(), {}, targets, options.ignore_index).loss;
 }
 
 }  // namespace reigen::nn

@@ -91,13 +91,12 @@ struct How {
   double eps;
 };
 
-// x, weight and bias have the wide type, `added` the narrow one. The tensors are optional, because apply() takes no
-// undefined tensor. Returns the output, then the sum if there is one.
+// x has no gaps. x, weight and bias have the wide type, `added` the narrow one. The tensors are optional, because
+// apply() takes no undefined tensor. Returns the output, then the sum if there is one.
 struct Norm : torch::autograd::Function<Norm> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& input,
-                               const std::optional<at::Tensor>& added, const std::optional<at::Tensor>& weight,
-                               const std::optional<at::Tensor>& bias, const How& how) {
-    const at::Tensor x = input.contiguous();
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& added,
+                               const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
+                               const How& how) {
     const at::Tensor d = added ? added->contiguous() : at::Tensor();
     const at::Tensor w = weight ? weight->contiguous() : at::Tensor();
     const at::Tensor b = bias ? bias->contiguous() : at::Tensor();
@@ -196,7 +195,9 @@ AddedNorm normalised(const char* what, const at::Tensor& x, const at::Tensor& ad
     input = x.to(wide) + added.to(wide);
     also = at::Tensor();
   }
-  input = input.to(wide);
+  // Not in forward, where the copy of an input with gaps would lose its history. Backward needs the history to refuse
+  // second derivatives.
+  input = input.to(wide).contiguous();
   const How how{.narrow = fused::autocast_type(x, wide), .has_mean = has_mean, .eps = eps};
   const variable_list results = Norm::apply(input, also.defined() ? std::make_optional(also) : std::nullopt,
                                             in_type(weight, wide), in_type(bias, wide), how);

@@ -1,5 +1,6 @@
 #include "nn/fused/once.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <memory>
@@ -25,9 +26,9 @@ class NoSecondDerivative : public torch::autograd::Node {
 
 }  // namespace
 
-void refuse_second_derivatives(const variable_list& gradients, const variable_list& on, const Report& report) {
-  bool is_differentiable = false;
-  torch::autograd::edge_list edges;
+void refuse_second_derivatives(const variable_list& gradients, const variable_list& on, const Report& report,
+                               torch::autograd::edge_list edges) {
+  bool is_differentiable = at::GradMode::is_enabled() && !edges.empty();
   for (const at::Tensor& tensor : on) {
     if (!tensor.defined() || !torch::autograd::compute_requires_grad(tensor)) continue;
     is_differentiable = true;

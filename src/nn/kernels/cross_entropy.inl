@@ -60,7 +60,7 @@ struct CrossEntropyRow {
     const C sum = team.sum(own.sum * exp_of(own.largest - largest));
     if (team.leads()) losses[row] = (largest - wanted) + log_of(sum);
     if (call.gradients == nullptr) return;
-    const C share = C(1) / static_cast<C>(*call.counted);
+    const C share = call.divides ? C(1) / static_cast<C>(*call.counted) : C(1);
     const C factor = is_column ? share / sum : C(__builtin_nanf(""));
     // Backwards, because a cache has the last elements.
     team.template each_from_end<T::kWidth>(call.columns, [&](auto width, std::int64_t i) {
@@ -106,7 +106,12 @@ struct Multiply {
   using C = typename T::Computed;
   template <int kWidth>
   REIGEN_ON_DEVICE static void run(Width<kWidth>, const device::MultiplyCall& call, std::int64_t, std::int64_t i) {
-    const C factor = *static_cast<const C*>(call.factor);
+    C factor = *static_cast<const C*>(call.factor);
+    if (call.divisor != nullptr) {
+      // If no row counts, the divisor is 0 and the gradients are 0. They must not become NaN.
+      if (*call.divisor == 0) return;
+      factor /= static_cast<C>(*call.divisor);
+    }
     if (factor == C(1)) return;
     Pack<C, kWidth> x = load<typename T::Wide, kWidth>(call.values, i);
     REIGEN_UNROLL

@@ -88,6 +88,7 @@ void each_address(device::MultiplyCall& c, const Use& use) {
   const Sizes s = sizes_of(c.types);
   use(c.values, c.count * s.wide);
   use(c.factor, s.computed);
+  use(c.divisor, sizeof(double));
 }
 template <class Use>
 void each_address(device::GeluCall& c, const Use& use) {
