@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "comm/reduce/reduce.h"
 #include "fakes/cuda/device.h"
@@ -64,8 +65,21 @@ std::size_t output_count(const Task& task, const Member& member) {
 // A rank's part of a collective. The input is a copy, so that no rank reads another rank's memory.
 struct Part {
   Task task;
-  std::vector<std::byte> input;
+  std::shared_ptr<const Clique::Bytes> file;  // the task, then the input
+  const std::byte* input() const { return file->data() + sizeof(Task); }
 };
+
+// The bytes of `task`, if it is given, and of memory of the device.
+Clique::Bytes bytes_of(const Task* task, const void* data, std::size_t count) {
+  Clique::Bytes bytes;
+  bytes.reserve(sizeof(Task) + count);
+  const auto add = [&](const void* from, std::size_t size) {
+    bytes.insert(bytes.end(), static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + size);
+  };
+  if (task != nullptr) add(task, sizeof(Task));
+  if (count > 0) add(reach(data), count);
+  return bytes;
+}
 
 bool is_same(const Task& a, const Task& b) {
   const auto op = [](const Task& task) { return std::min<int>(task.op, ncclNumOps); };
@@ -77,7 +91,7 @@ void reduce(const std::vector<Part>& parts, std::size_t begin, const Task& task,
   std::vector<const std::byte*> inputs;
   std::vector<double> factors;
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    inputs.push_back(part->input.data() + begin * size_of(task.type));
+    inputs.push_back(part->input() + begin * size_of(task.type));
     factors.push_back(part->task.factor);
   }
   comm::reduce::run({.inputs = inputs.data(),
@@ -99,9 +113,9 @@ void write_result(const std::vector<Part>& parts, const Task& task, const Member
       [[fallthrough]];
     case Kind::kAllReduce: return reduce(parts, 0, task, output);
     case Kind::kReduceScatter: return reduce(parts, static_cast<std::size_t>(member.rank) * task.count, task, output);
-    case Kind::kBroadcast: std::memcpy(output, parts[static_cast<std::size_t>(task.peer)].input.data(), bytes); return;
+    case Kind::kBroadcast: std::memcpy(output, parts[static_cast<std::size_t>(task.peer)].input(), bytes); return;
     case Kind::kAllGather:
-      for (std::size_t q = 0; q < parts.size(); ++q) std::memcpy(output + q * bytes, parts[q].input.data(), bytes);
+      for (std::size_t q = 0; q < parts.size(); ++q) std::memcpy(output + q * bytes, parts[q].input(), bytes);
       return;
     default: die("no collective");
   }
@@ -122,11 +136,11 @@ std::optional<std::vector<Part>> parts_of(const Clique& clique, std::uint64_t nu
   }
   std::vector<Part> parts;
   for (int rank = 0; rank < clique.size; ++rank) {
-    const auto bytes = clique.get(part_name(number, rank));
-    if (!bytes) return std::nullopt;
+    auto file = clique.get(part_name(number, rank));
+    if (!file) return std::nullopt;
     Part& part = parts.emplace_back();
-    std::memcpy(static_cast<void*>(&part.task), bytes->data(), sizeof(Task));
-    part.input.assign(bytes->begin() + sizeof(Task), bytes->end());
+    std::memcpy(static_cast<void*>(&part.task), file->data(), sizeof(Task));
+    part.file = std::move(file);
   }
   return parts;
 }
@@ -138,14 +152,18 @@ bool run_collective(Member& member, const Task& task) {
   if (input_bytes > 0) require_memory(task.input, input_bytes, member.device, "a collective's input");
   if (output_bytes > 0) require_memory(task.output, output_bytes, member.device, "a collective's output");
   const std::uint64_t number = member.collectives++;
+  Clique::Bytes own = bytes_of(&task, task.input, input_bytes);
   std::optional<std::vector<Part>> parts;
   {
     std::unique_lock lock(clique.mutex);
     if (member.aborted) return false;
-    clique.put(part_name(number, member.rank), &task, sizeof(Task), input_bytes > 0 ? reach(task.input) : nullptr,
-               input_bytes);
+    clique.put(part_name(number, member.rank), std::move(own));
+    int present = 0;  // of the first ranks, so that each look asks only for the next one
     const bool have_come = wait_until(member, lock, [&] {
+      while (present < clique.size && clique.has(part_name(number, present))) ++present;
+      if (present < clique.size) return false;
       parts = parts_of(clique, number);
+      if (!parts) present = 0;
       return parts.has_value();
     });
     if (!have_come) {
@@ -176,16 +194,16 @@ bool run_messages(Member& member, const std::vector<Task>& tasks) {
     if (bytes > 0) require_memory(data, bytes, member.device, "a message");
     if (task.kind != Kind::kSend) continue;
     sent.push_back(letter_name(member.rank, task.peer, member.sent[task.peer]++));
-    clique.put(sent.back(), bytes > 0 ? reach(data) : nullptr, bytes);
+    clique.put(sent.back(), bytes_of(nullptr, data, bytes));
   }
   bool is_done = true;
   for (const Task& task : tasks) {
     if (task.kind != Kind::kRecv || !is_done) continue;
     const std::string name = letter_name(task.peer, member.rank, member.received[task.peer]++);
-    std::optional<std::vector<std::byte>> letter;
+    std::shared_ptr<const Clique::Bytes> letter;
     is_done = wait_until(member, lock, [&] {
       letter = clique.get(name);
-      return letter.has_value();
+      return letter != nullptr;
     });
     if (!is_done) continue;
     const std::size_t bytes = task.count * size_of(task.type);
@@ -225,52 +243,68 @@ bool Clique::join(int rank, int device) {
       ::open(path(fmt::format("device.{}", device)).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   if (place < 0) return false;
   ::close(place);
-  put(fmt::format("joined.{}", rank), nullptr, 0);
+  put(fmt::format("joined.{}", rank), {});
+  joined_here_ += 1;
   return true;
 }
 
 void Clique::leave(int rank) {
-  put(fmt::format("gone.{}", rank), nullptr, 0);
+  put(fmt::format("gone.{}", rank), {});
   std::error_code none;
   if (gone() == size) std::filesystem::remove_all(folder_, none);
   changed.notify_all();
 }
 
 // A folder that is removed means that all ranks are gone.
-int Clique::gone() const { return std::filesystem::exists(folder_) ? count("gone.") : size; }
+int Clique::gone() const { return is_in_memory() || std::filesystem::exists(folder_) ? count("gone.") : size; }
 
-void Clique::put(const std::string& name, const void* begin, std::size_t bytes, const void* more,
-                 std::size_t more_bytes) {
+void Clique::put(const std::string& name, Bytes bytes) {
+  if (is_in_memory()) {
+    in_memory_[name] = std::make_shared<const Bytes>(std::move(bytes));
+    return changed.notify_all();
+  }
   static std::atomic<std::uint64_t> number{0};
   const std::string draft = path(fmt::format("draft.{}.{}", ::getpid(), number++));
   {
     std::ofstream out(draft, std::ios::binary);
-    if (bytes > 0) out.write(static_cast<const char*>(begin), static_cast<std::streamsize>(bytes));
-    if (more_bytes > 0) out.write(static_cast<const char*>(more), static_cast<std::streamsize>(more_bytes));
+    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   }
   std::error_code none;  // the folder is gone if all ranks are
   std::filesystem::rename(draft, path(name), none);
   changed.notify_all();
 }
 
-std::optional<std::vector<std::byte>> Clique::get(const std::string& name) const {
+std::shared_ptr<const Clique::Bytes> Clique::get(const std::string& name) const {
+  if (is_in_memory()) {
+    const auto found = in_memory_.find(name);
+    return found == in_memory_.end() ? nullptr : found->second;
+  }
   std::ifstream in(path(name), std::ios::binary | std::ios::ate);
-  if (!in) return std::nullopt;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(in.tellg()));
+  if (!in) return nullptr;
+  Bytes bytes(static_cast<std::size_t>(in.tellg()));
   in.seekg(0);
   in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  return bytes;
+  return std::make_shared<const Bytes>(std::move(bytes));
 }
 
-bool Clique::has(const std::string& name) const { return ::access(path(name).c_str(), F_OK) == 0; }
+bool Clique::has(const std::string& name) const {
+  return is_in_memory() ? in_memory_.contains(name) : ::access(path(name).c_str(), F_OK) == 0;
+}
 
 void Clique::remove(const std::string& name) {
-  ::unlink(path(name).c_str());
+  if (in_memory_.erase(name) == 0) ::unlink(path(name).c_str());
   changed.notify_all();
 }
 
 void Clique::wait(std::unique_lock<std::mutex>& lock, const bool& stop, const std::function<bool()>& condition) {
-  while (!stop && !condition()) changed.wait_for(lock, std::chrono::microseconds(200));
+  std::chrono::microseconds patience(50);
+  if (is_in_memory()) return changed.wait(lock, [&] { return stop || condition(); });
+  while (!stop && !condition()) {
+    if (changed.wait_for(lock, patience) == std::cv_status::no_timeout)
+      patience = std::chrono::microseconds(50);
+    else
+      patience = std::min(2 * patience, std::chrono::microseconds(1000));
+  }
 }
 
 int Clique::count(const char* prefix) const {
