@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 
 #include <cstdlib>
+#include <mutex>
 
 #include "base/log.h"
 #include "config/checks.h"
@@ -71,8 +72,24 @@ void Arithmetic::set(const Modes& modes) {
   context.setBenchmarkCuDNN(modes.benchmark_cudnn);
 }
 
-Arithmetic::Arithmetic(const TrainConfig& config, const at::Device& device) {
-  Modes modes = before_;
+// The runs whose modes hold now. LibTorch has one set of modes for the process, and ranks may be threads.
+struct Arithmetic::Users {
+  std::mutex mutex;
+  int count = 0;
+  Modes before;  // the first user
+};
+
+Arithmetic::Users& Arithmetic::users() {
+  static Users all;
+  return all;
+}
+
+Arithmetic::Arithmetic(const TrainConfig& config, const at::Device& device)
+    : changes_modes_(device.is_cuda() || config.deterministic) {
+  if (!changes_modes_) return;
+  const std::lock_guard lock(users().mutex);
+  if (users().count++ > 0) return;
+  Modes modes = users().before = now();
   if (device.is_cuda()) modes.tf32_products = modes.tf32_convolutions = config.tf32;
   if (config.deterministic) {
     modes.deterministic = modes.deterministic_cudnn = true;
@@ -81,7 +98,11 @@ Arithmetic::Arithmetic(const TrainConfig& config, const at::Device& device) {
   set(modes);
 }
 
-Arithmetic::~Arithmetic() { set(before_); }
+Arithmetic::~Arithmetic() {
+  if (!changes_modes_) return;
+  const std::lock_guard lock(users().mutex);
+  if (--users().count == 0) set(users().before);
+}
 
 void prepare_environment(const TrainConfig& config) {
   if (config.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);

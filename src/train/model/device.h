@@ -21,8 +21,9 @@ TrainConfig with_device_chosen(TrainConfig config);
 // BackendError if LibTorch's library for CUDA cannot be opened, and the errors of device::require_usable().
 at::Device device_of(const TrainConfig& config, const Communicator& world);
 
-// While it lives, LibTorch's modes for arithmetic, which hold for the whole process, are as train.tf32 and
-// train.deterministic say. On the CPU train.tf32 has no effect.
+// While it lives, LibTorch's modes for arithmetic are as train.tf32 and train.deterministic say. On the CPU train.tf32
+// has no effect. The modes hold for the whole process: if ranks are threads, the first Arithmetic sets them and the
+// last one sets them back.
 class Arithmetic {
  public:
   Arithmetic(const TrainConfig& config, const at::Device& device);
@@ -38,9 +39,12 @@ class Arithmetic {
     bool deterministic_cudnn = false;
     bool benchmark_cudnn = false;
   };
+  struct Users;
+  static Users& users();
   static Modes now();
   static void set(const Modes& modes);
-  Modes before_ = now();
+
+  const bool changes_modes_;
 };
 
 // cuBLAS gives the same bits in each run only with workspaces of fixed sizes, and LibTorch demands that a variable of
