@@ -6,11 +6,13 @@
 #include <cstdint>
 
 #include "device/kernel_calls.h"
+#include "last_error.h"
 #include "optim/kernels/kernels.h"
 
 namespace reigen::optim::kernels {
 namespace {
 
+using device::forgotten;
 using device::OptimizeCall;
 
 constexpr int kThreads = 256;
@@ -175,12 +177,6 @@ void run_rule(const OptimizeCall& call, cudaStream_t stream, cudaError_t& result
     case Rule::kChangeGradients: return launch<Rule::kChangeGradients>(call, stream, result);
     case Rule::kAverage: return launch<Rule::kAverage>(call, stream, result);
   }
-}
-
-// Clears the runtime's last error. Otherwise the next caller of cudaGetLastError() would take this error for its own.
-int forgotten(cudaError_t result) {
-  if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
-  return result;
 }
 
 }  // namespace

@@ -7,12 +7,15 @@
 #include <initializer_list>
 
 #include "device/model_calls.h"
+#include "last_error.h"
 
 #define REIGEN_UNROLL _Pragma("unroll")
 #define REIGEN_UNROLL_ROWS _Pragma("unroll 4")
 
 namespace reigen::nn::kernels {
 namespace {
+
+using device::forgotten;
 
 #include "comm/reduce/elements.inl"
 
@@ -288,12 +291,6 @@ inline bool are_there(std::initializer_list<const void*> addresses) {
     if (address == nullptr) return false;
   }
   return true;
-}
-
-// Clears the runtime's last error. Otherwise the next caller of cudaGetLastError() would take this error for its own.
-inline int forgotten(cudaError_t result) {
-  if (result != cudaSuccess) static_cast<void>(cudaGetLastError());
-  return result;
 }
 
 }  // namespace

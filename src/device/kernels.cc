@@ -18,21 +18,16 @@ struct Opened {
   std::string path = {};
 };
 
-Opened open_plugin() {
+Opened open_kernels() {
   (void)cuda_runtime();  // opened first, because the plug-in uses its functions
-  const std::string fix =
-      "build Reigen where nvcc 12.4 or newer is (-DREIGEN_CUDA=ON says why there is none), and put libreigen_cuda.so "
-      "where LD_LIBRARY_PATH looks; or stay with the cpu";
-  const Library plugin(
-      {.name = "Reigen's plug-in of kernels", .files = {"libreigen_cuda.so"}, .folders = plugin_folders(), .fix = fix});
-  decltype(&reigen_cuda_version) version = nullptr;
-  plugin.find(version, "reigen_cuda_version");
-  if (version() != kPluginVersion) {
-    throw BackendError(Report{.what = "the plug-in of kernels belongs to another version of Reigen",
-                              .got = fmt::format("{} in {}", version(), plugin.path()),
-                              .expected = fmt::format("{}", kPluginVersion),
-                              .fix = fix});
-  }
+  const Library plugin = open_plugin({
+      .name = "plug-in of kernels",
+      .file = "libreigen_cuda.so",
+      .version_symbol = "reigen_cuda_version",
+      .version = kPluginVersion,
+      .fix = "build Reigen where nvcc 12.4 or newer is (-DREIGEN_CUDA=ON says why there is none), and put "
+             "libreigen_cuda.so where LD_LIBRARY_PATH looks; or stay with the cpu",
+  });
   Kernels table{};
   plugin.find(table.reduce, "reigen_cuda_reduce");
   plugin.find(table.optimize, "reigen_cuda_optimize");
@@ -54,7 +49,7 @@ Opened open_plugin() {
 
 // A process can load a library only once, so the whole process has one table of its functions.
 const Opened& opened() {
-  static const Opened kPlugin = open_plugin();
+  static const Opened kPlugin = open_kernels();
   return kPlugin;
 }
 

@@ -132,4 +132,18 @@ std::vector<std::string> plugin_folders() {
   return all;
 }
 
+Library open_plugin(const PluginSearch& search) {
+  Library plugin(
+      {.name = "Reigen's " + search.name, .files = {search.file}, .folders = plugin_folders(), .fix = search.fix});
+  int (*version)() = nullptr;
+  plugin.find(version, search.version_symbol);
+  if (version() != search.version) {
+    throw BackendError(Report{.what = fmt::format("the {} belongs to another version of Reigen", search.name),
+                              .got = fmt::format("{} in {}", version(), plugin.path()),
+                              .expected = fmt::format("{}", search.version),
+                              .fix = search.fix});
+  }
+  return plugin;
+}
+
 }  // namespace reigen::device

@@ -50,6 +50,17 @@ std::vector<std::string> library_folders(std::initializer_list<const char*> vari
 // of the build; the folder into which this build is installed.
 std::vector<std::string> plugin_folders();
 
+// One of Reigen's own plug-ins.
+struct PluginSearch {
+  std::string name;            // as users know it, after "Reigen's": "plug-in of kernels"
+  std::string file;            // "libreigen_cuda.so"
+  const char* version_symbol;  // its function without arguments that returns its version
+  int version;                 // the version that this program needs
+  std::string fix;             // what to build or install
+};
+// Opens a plug-in from plugin_folders(). Throws as Library does, and BackendError if the plug-in has another version.
+Library open_plugin(const PluginSearch& search);
+
 // The folders in which a Python installation keeps LibTorch and the libraries that it needs: site-packages/torch/lib,
 // then site-packages/nvidia/*/lib. `library`: the path of one of LibTorch's own libraries there.
 std::vector<std::string> folders_beside(const std::filesystem::path& library);

@@ -23,7 +23,8 @@ void run(const at::Tensor& on, const Call& call);
 inline at::ScalarType computed(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 inline bool is_16_bit(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
-// The number of the types for ModelTypes. They are one type, or fp32 and a 16-bit type.
+// Returns the device::ModelTypes, as a number, that stands for these two types. have_number() says whether there is
+// one: the types must be equal, or fp32 and a type of 16 bits.
 int number_of(at::ScalarType wide, at::ScalarType narrow);
 inline bool have_number(at::ScalarType wide, at::ScalarType narrow) {
   return wide == narrow || (wide == at::kFloat && is_16_bit(narrow));

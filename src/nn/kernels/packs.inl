@@ -87,7 +87,7 @@ struct TypesOf {
   using Narrow = N;
   using Computed = typename W::Accumulator;
   static constexpr int kWidth = kPack;
-  // For arrays whose addresses or sizes allow no packs.
+  // The same types, element by element. A kernel uses them if addresses or sizes do not allow packs.
   using Single = TypesOf<W, N, 1>;
 };
 

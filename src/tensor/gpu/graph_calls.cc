@@ -1,34 +1,23 @@
 #include "tensor/gpu/graph_calls.h"
 
-#include <fmt/format.h>
-
 #include "base/log.h"
-#include "device/kernels.h"
 #include "device/library.h"
-#include "reigen/base/error.h"
 #include "tensor/gpu/torch_cuda.h"
 
 namespace reigen::tensor {
 
 namespace {
 
-GraphCalls open_plugin() {
+GraphCalls open_graphs() {
   open_torch_cuda();
-  const std::string fix =
-      "build Reigen with LibTorch where nvcc 12.4 or newer is, and put libreigen_torch_cuda.so where LD_LIBRARY_PATH "
-      "looks; or leave train.graph out";
-  const device::Library plugin({.name = "Reigen's plug-in for LibTorch's CUDA graphs",
-                                .files = {"libreigen_torch_cuda.so"},
-                                .folders = device::plugin_folders(),
-                                .fix = fix});
-  decltype(&reigen_torch_cuda_version) version = nullptr;
-  plugin.find(version, "reigen_torch_cuda_version");
-  if (version() != kGraphPluginVersion) {
-    throw BackendError(Report{.what = "the plug-in for LibTorch's CUDA graphs belongs to another version of Reigen",
-                              .got = fmt::format("{} in {}", version(), plugin.path()),
-                              .expected = fmt::format("{}", kGraphPluginVersion),
-                              .fix = fix});
-  }
+  const device::Library plugin = device::open_plugin({
+      .name = "plug-in for LibTorch's CUDA graphs",
+      .file = "libreigen_torch_cuda.so",
+      .version_symbol = "reigen_torch_cuda_version",
+      .version = kGraphPluginVersion,
+      .fix = "build Reigen with LibTorch where nvcc 12.4 or newer is, and put libreigen_torch_cuda.so where "
+             "LD_LIBRARY_PATH looks; or leave train.graph out",
+  });
   GraphCalls calls{};
   plugin.find(calls.make, "reigen_graph_make");
   plugin.find(calls.begin, "reigen_graph_begin");
@@ -43,7 +32,7 @@ GraphCalls open_plugin() {
 
 // A process can load a library only once, so the whole process has one table of its functions.
 const GraphCalls& graph_calls() {
-  static const GraphCalls kPlugin = open_plugin();
+  static const GraphCalls kPlugin = open_graphs();
   return kPlugin;
 }
 

@@ -37,7 +37,7 @@ bool are_alike(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>&
 }  // namespace
 
 void StepGraph::require_possible() const {
-  if (run_.config.train.graph == "none") return;
+  if (!is_wanted()) return;
   if (run_.device.is_cpu()) {
     throw refused("train.graph step is for a model on a GPU", "a model on the CPU", "train.device cuda",
                   "set train.device, or leave train.graph out");
@@ -50,7 +50,7 @@ void StepGraph::require_possible() const {
 }
 
 bool StepGraph::takes(const data::Batch& batch) {
-  if (run_.config.train.graph == "none" || batch.count != data_.samples_per_step()) return false;
+  if (!is_wanted() || batch.count != data_.samples_per_step()) return false;
   const auto is_dense = [](const at::Tensor& one) { return one.layout() == at::kStrided; };
   if (!graph_) {
     const bool fits = std::all_of(batch.inputs.begin(), batch.inputs.end(), is_dense) &&

@@ -26,6 +26,7 @@ class StepGraph {
  public:
   StepGraph(Run& run, const RunData& data, TrainedModel& model) : run_(run), data_(data), model_(model) {}
 
+  bool is_wanted() const { return run_.config.train.graph != "none"; }
   // Throws InvalidArgument (exit code 78, is_common()) if train.graph is not possible on this device or with these
   // ranks.
   void require_possible() const;

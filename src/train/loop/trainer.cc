@@ -118,7 +118,7 @@ FitResult Trainer::Impl::fit() {
   if (run.device.is_cuda()) tensor::separate_gpu_work(run.world);
   // A graph cannot be captured on the default stream, and everything that takes part must be on one stream.
   c10::OptionalStreamGuard stream;
-  if (run.config.train.graph != "none") {
+  if (graph.is_wanted()) {
     stream.reset_stream(c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getNewStream(run.device));
   }
   const Arithmetic arithmetic(run.config.train, run.device);

@@ -27,6 +27,9 @@ cudaStream_t current_stream() {
   return static_cast<cudaStream_t>(gpus.getStreamNativeHandle(gpus.getStream(gpus.getDevice())));
 }
 
+// Whether work on the current stream is captured now.
+bool is_captured() { return pool_now != 0 && stand_in::is_captured(current_stream()); }
+
 // Makes an argument of an operator in a replay.
 using Maker = std::function<c10::IValue()>;
 
@@ -102,9 +105,8 @@ void destroy(void* graph) {
 
 }  // namespace
 
-bool is_captured() { return pool_now != 0 && stand_in::is_captured(current_stream()); }
 bool is_recorded() { return is_captured() && stand_in::are_tasks_recorded(); }
-int memory_pool() { return pool_now != 0 && is_captured() ? pool_now.load() : 0; }
+int memory_pool() { return is_captured() ? pool_now.load() : 0; }
 
 void refuse_in_capture(const char* what) {
   if (!is_recorded()) return;

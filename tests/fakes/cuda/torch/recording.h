@@ -12,9 +12,8 @@
 
 namespace reigen::testing::played {
 
-// Whether work on the current stream is captured now.
-bool is_captured();
-// Whether an operator must record itself: is_captured(), and it is not a part of another operator.
+// Whether an operator must record itself: work on the current stream is captured now, and the operator is not a part of
+// another one.
 bool is_recorded();
 // Throws c10::Error if work on the current stream is captured, because `what` makes the host wait.
 void refuse_in_capture(const char* what);
