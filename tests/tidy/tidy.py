@@ -262,7 +262,7 @@ def rule_torch(tree):
 
 
 # CUDA's own headers may be included beside NCCL's, in files that nvcc compiles, and in fakes and their tests.
-OF_CUDA = ("cuda/", "tests/fakes/cuda/", "tests/device/cuda_", "tests/comm/cuda_ipc_")
+OF_CUDA = ("cuda/", "tests/fakes/cuda/", "tests/fakes/gpu/", "tests/device/cuda_", "tests/comm/cuda_ipc_")
 
 
 def rule_engine(tree):

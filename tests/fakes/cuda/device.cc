@@ -278,17 +278,6 @@ using reigen::testing::stand_in::Queue;
 using reigen::testing::stand_in::queue_of;
 namespace stand_in = reigen::testing::stand_in;
 
-// `done` when the stream has done everything that was on it when an event was recorded.
-struct Mark {
-  std::atomic<bool> done{false};
-};
-
-struct CUevent_st {
-  int device;
-  std::mutex mutex;
-  std::shared_ptr<Mark> mark;
-};
-
 struct CUstream_st {};
 
 namespace reigen::testing::stand_in {
@@ -423,46 +412,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (stand_in::is_refused("cudaStreamSynchronize", stream)) return cudaErrorStreamCaptureUnsupported;
   stand_in::counts(stand_in::device_now()).waits += 1;
   queue_of(stream).wait_until_idle();
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
-  *event = new CUevent_st{.device = stand_in::device_now(), .mutex = {}, .mark = {}};
-  living().events += 1;
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
-  living().events -= 1;
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  Queue& queue = queue_of(stream);
-  if (queue.device() != event->device) return cudaErrorInvalidResourceHandle;
-  auto mark = std::make_shared<Mark>();
-  {
-    std::lock_guard lock(event->mutex);
-    event->mark = mark;
-  }
-  queue.push([mark] {
-    mark->done.store(true);
-    mark->done.notify_all();
-  });
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  if (stand_in::is_refused("cudaEventQuery")) return cudaErrorStreamCaptureUnsupported;
-  std::lock_guard lock(event->mutex);
-  return !event->mark || event->mark->done.load() ? cudaSuccess : cudaErrorNotReady;
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
-  std::lock_guard lock(event->mutex);
-  if (!event->mark) return cudaSuccess;
-  queue_of(stream).push([mark = event->mark] { mark->done.wait(false); });
   return cudaSuccess;
 }
 

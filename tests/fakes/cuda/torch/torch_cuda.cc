@@ -1,5 +1,5 @@
 // LibTorch's device "cuda" over the stand-in for CUDA (fakes/cuda/), for tests on machines without a GPU. A program
-// that links these objects has kDevices devices for LibTorch: tensors of them lie in the stand-in's memory, which the
+// that links these objects has the stand-in's devices for LibTorch: tensors of them lie in its memory, which the
 // host cannot access, and operators are computed by the CPU's, with the same bits.
 //
 // An operator first waits until its stream has done all earlier work, and then computes on the calling thread. So it
@@ -43,6 +43,12 @@ namespace played = reigen::testing::played;
 
 // The current stream of each device, as a stream's number of LibTorch: the address of the CUDA stream, 0: the default.
 thread_local std::array<c10::StreamId, stand_in::kDevices> current_streams = {};
+
+c10::DeviceIndex visible_devices() {
+  int count = 0;
+  cudaGetDeviceCount(&count);
+  return static_cast<c10::DeviceIndex>(count);
+}
 
 cudaStream_t handle_of(c10::StreamId id) { return reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(id)); }
 
@@ -254,7 +260,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return stream(next.device(), before);
   }
   void* getStreamNativeHandle(const c10::Stream of) const override { return handle_of(of.id()); }
-  c10::DeviceIndex deviceCount() const noexcept override { return stand_in::kDevices; }
+  c10::DeviceIndex deviceCount() const noexcept override { return visible_devices(); }
   void record(void** event, const c10::Stream& of, const c10::DeviceIndex, const c10::EventFlag) const override {
     const c10::DeviceGuard on(of.device());
     cudaEvent_t made = static_cast<cudaEvent_t>(*event);
@@ -508,9 +514,9 @@ struct CUDAHooks final : at::CUDAHooksInterface {
   void init() const override {}
   bool hasCUDA() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  c10::DeviceIndex deviceCount() const override { return stand_in::kDevices; }
+  c10::DeviceIndex deviceCount() const override { return visible_devices(); }
   c10::DeviceIndex getCurrentDevice() const override { return static_cast<c10::DeviceIndex>(stand_in::device_now()); }
-  int getNumGPUs() const override { return stand_in::kDevices; }
+  int getNumGPUs() const override { return visible_devices(); }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   at::Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator; }
