@@ -45,6 +45,11 @@ void check_splits(const ModelSpec& model, const Choices& choices) {
       throw refused(fmt::format("tensor {} cannot be split along dimension {}", name, split.dimension),
                     fmt::format("shape [{}]", fmt::join(tensor->shape, ", ")), "one of its dimensions, from 0 on");
     }
+    const std::int64_t size = tensor->shape[split.dimension];
+    if (split.block < 1 || size % split.block != 0) {
+      throw refused(fmt::format("dimension {} of tensor {} does not consist of whole blocks", split.dimension, name),
+                    fmt::format("size {}, blocks of {}", size, split.block), fmt::format("a divisor of {}", size));
+    }
     const auto has_name = [&split = split](const Axis& axis) { return axis.name == split.axis; };
     const bool is_there = std::any_of(choices.axes.begin(), choices.axes.end(), has_name);
     if (!is_there || split.axis == kFlatAxis || split.axis == kStageAxis) {
@@ -121,7 +126,8 @@ class Chooser {
       } else if (axis.name == kStageAxis) {
         result.push_back({.kind = AlongKind::kStage});
       } else if (split != choices_.splits.end() && split->second.axis == axis.name) {
-        result.push_back({.kind = AlongKind::kShard, .dimension = split->second.dimension});
+        result.push_back(
+            {.kind = AlongKind::kShard, .dimension = split->second.dimension, .block = split->second.block});
       } else {
         result.push_back({});
       }

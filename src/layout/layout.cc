@@ -14,20 +14,19 @@ namespace {
 
 bool has_16_bits(format::TensorType type) { return format::bits_of(type) == 16; }
 
-// Returns the beginning and the size of chunk `index`. The chunks are those of torch.chunk(): all chunks have the same
-// size, but the last ones may be smaller or empty.
-std::pair<std::int64_t, std::int64_t> chunk(std::int64_t size, int index, int count) {
-  const std::int64_t each = (size + count - 1) / count;
-  const std::int64_t begin = std::min(size, index * each);
-  return {begin, std::min(size, begin + each) - begin};
-}
-
 Part nothing_of(Part part) {
   part.first = part.count = 0;
   return part;
 }
 
 }  // namespace
+
+std::pair<std::int64_t, std::int64_t> chunk_of(std::int64_t size, std::int64_t block, int index, int count) {
+  const std::int64_t each = size / block / count;
+  const std::int64_t more = size / block % count;
+  const std::int64_t begin = index * each + std::min<std::int64_t>(index, more);
+  return {begin * block, (each + (index < more ? 1 : 0)) * block};
+}
 
 std::int64_t Range::share_elements(int q) const {
   const auto i = static_cast<std::size_t>(q);
@@ -72,12 +71,16 @@ Part Layout::box_of(std::size_t tensor, const Placement& placement, const Coordi
   for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
     const Along& along = placement.along[axis];
     if (along.kind != AlongKind::kShard) continue;
-    const auto [begin, size] = chunk(part.shape[along.dimension], at[axis], axes_[axis].size);
+    const auto [begin, size] = chunk_of(part.shape[along.dimension], along.block, at[axis], axes_[axis].size);
     part.offset[along.dimension] += begin;
     part.shape[along.dimension] = size;
   }
   part.count = numel(part.shape);
   return is_of_stage(tensor, at) ? part : nothing_of(part);
+}
+
+Part Layout::box_of(std::size_t tensor, const Coordinates& at) const {
+  return box_of(tensor, placement(tensor, Role::kValue), at);
 }
 
 bool Layout::is_of_stage(std::size_t tensor, const Coordinates& at) const {

@@ -72,7 +72,15 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
     });
   }
   GradientNorm result;
-  for (const double sum : sums) result.sum_of_squares += sum;
+  double of_boxes = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    (gradients.is_of_box(gradients.pieces[i]) ? of_boxes : result.sum_of_squares) += sums[i];
+  }
+  if (!ranges.empty() && ranges.front().box_owners().size() > 1) {
+    ranges.front().box_owners().all_reduce(&of_boxes, &of_boxes, 1, DataType::kFloat64, ReduceOp::kSum,
+                                           {.tag = "squares of gradients of all boxes"});
+  }
+  result.sum_of_squares += of_boxes;
   result.norm = std::sqrt(result.sum_of_squares);
   result.finite = std::isfinite(result.sum_of_squares);
   return result;

@@ -16,6 +16,26 @@
 
 namespace reigen::optim {
 
+namespace {
+
+// Adds the sum over all ranks' boxes to the first number, and sets the numbers of this rank's boxes to 0.
+void add_up_boxes(const std::vector<ParameterRange>& ranges, const Gradients& gradients, const at::Tensor& squares) {
+  std::vector<double> flags;
+  for (const Piece& piece : gradients.pieces) flags.push_back(gradients.is_of_box(piece) ? 1 : 0);
+  const at::Tensor is_of_box = at::tensor(flags, at::kDouble).to(squares.device(), /*non_blocking=*/true);
+  const at::Tensor sums = squares.view({-1, 2}).select(1, 0).narrow(0, 0, is_of_box.numel());
+  at::Tensor of_boxes = (sums * is_of_box).sum().view({1});
+  auto* const sum = of_boxes.mutable_data_ptr();
+  CallList calls;
+  calls.all_reduce(sum, sum, 1, DataType::kFloat64, ReduceOp::kSum,
+                   {.tag = "squares of gradients of all boxes", .after = tensor::stream_of(of_boxes)});
+  tensor::run_calls(ranges.front().box_owners(), calls, of_boxes);
+  sums.mul_(1 - is_of_box);
+  sums.narrow(0, 0, 1).add_(of_boxes);
+}
+
+}  // namespace
+
 DeviceNorm::DeviceNorm(const at::Device& gpu, const DeviceNormOptions& options) : options_(options) {
   if (!gpu.is_cuda()) {
     throw InvalidArgument(Report{.what = "[device_norm] the device is no GPU",
@@ -49,6 +69,7 @@ void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
       tensor::run_calls(ranks, calls, squares);
     });
   }
+  if (!ranges.empty() && ranges.front().box_owners().size() > 1) add_up_boxes(ranges, gradients, squares);
   const device::FinishNormCall call{.squares = squares.const_data_ptr<double>(),
                                     .count = squares.numel() / 2,
                                     .max_norm = options_.max_norm,

@@ -145,6 +145,7 @@ Update RangeState::update_of(const Part& part, std::size_t i, const StepOptions&
   update.block.count = segment.numel;
   update.block.gradient_factor = how.gradient_factor;
   update.block.gradient_limit = how.gradient_limit;
+  if (segment.box && part.range.box_owners().size() > 1) update.box_owners = &part.range.box_owners();
   if (const auto& shares = part.range.sharing().shares()) {
     update.begin = shares->begin() - segment.offset;
     update.end = shares->end() - segment.offset;
@@ -196,6 +197,9 @@ void RangeState::end_step() {
     parts_.front().range.sharing().exchange([&](const Communicator& ranks) {
       ranks.all_reduce(&worst, &worst, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "weights after a step"});
     });
+    if (const Communicator& owners = parts_.front().range.box_owners(); owners.size() > 1) {
+      owners.all_reduce(&worst, &worst, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "gradients of all boxes"});
+    }
     was_finite_ = worst == 0;
   } else {
     parts_.front().range.sharing().meet("weights after a step");
@@ -219,9 +223,7 @@ NamedTensor entry_of(const ParameterRange& range, const tensor::Segment& segment
                      const at::Tensor& flat) {
   NamedTensor entry{.name = segment.name + what,
                     .tensor = flat.narrow(0, segment.offset, segment.numel).view(segment.shape)};
-  if (range.is_divided() && !range.is_common()) {
-    entry.part = range.part_of(segment);
-  }
+  tensor::describe_part(entry, range, segment, range.is_divided() && !range.is_common());
   return entry;
 }
 

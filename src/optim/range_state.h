@@ -33,6 +33,9 @@ struct Update {
   std::int64_t begin = 0;
   std::int64_t end = std::numeric_limits<std::int64_t>::max();
   const Communicator* ranks = nullptr;
+  // The ranks that hold the other boxes of the parameter, or null if the parameter is whole. A norm of the parameter is
+  // that of all boxes.
+  const Communicator* box_owners = nullptr;
   // The parameter's range if the step must still average its gradients over the ranks, otherwise null. `segment` is the
   // parameter's index in the range.
   const ParameterRange* range = nullptr;

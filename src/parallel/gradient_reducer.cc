@@ -10,6 +10,7 @@
 
 #include "parallel/check/model_check.h"
 #include "parallel/check/option_checks.h"
+#include "parallel/data_ranks.h"
 #include "parallel/exchange/exchange_buckets.h"
 #include "parallel/exchange/exchange_in_step.h"
 #include "parallel/exchange/exchange_shares.h"
@@ -50,10 +51,12 @@ bool adds_all_gradients() {
 }  // namespace
 
 GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
-    : module_(module), world_(std::move(world)), options_(options) {
-  choose_groups();
-  layout_ = layout_inputs(module_, world_, options_).choose();
-  coordinates_ = layout_.coordinates_of(world_.rank());
+    : module_(module), options_(options) {
+  DataRanks ranks = data_ranks(options, world);
+  groups_ = std::move(ranks.groups);
+  world_ = groups_.world;
+  layout_ = layout_inputs(module_, world, options_).choose();
+  coordinates_ = std::move(ranks.here);
   choose_strategies();
   compare_between_ranks();
   if (options.share_cores) tensor::share_cores(world_);
@@ -85,7 +88,7 @@ GradientReducer::~GradientReducer() {
   if (!exchange_ || !exchange_->is_under_way()) return;
   // A step has failed. Its calls still use memory that is about to be freed. A wait for these calls could take for
   // ever.
-  if (options_.mesh) {
+  if (options_.mesh || options_.tensor_parallel) {
     // The caller has no handle of the mesh's groups, in which other ranks may wait for this one. Aborting one group of
     // the mesh aborts all of them.
     const Communicator& group = groups_.sharers.size() > 1 ? groups_.sharers : groups_.replicas;
@@ -100,15 +103,6 @@ GradientReducer::~GradientReducer() {
 }
 
 // ---- Choices made once
-
-void GradientReducer::choose_groups() {
-  groups_.world = world_;
-  groups_.sharers = world_;
-  if (!mesh_fits(options_, world_)) return;
-  const mesh::Mesh& mesh = *options_.mesh;
-  groups_.sharers = mesh.has("dp_shard") ? mesh.along("dp_shard") : Communicator();
-  if (mesh.has("dp_replicate")) groups_.replicas = mesh.along("dp_replicate");
-}
 
 bool GradientReducer::gradients_are(layout::AlongKind kind) const {
   for (std::size_t i = 0; i < layout_.model().tensors.size(); ++i) {
@@ -150,6 +144,7 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& parameters
   flat_ = std::make_unique<tensor::FlatParameters>(
       parameters, layout_, coordinates_,
       tensor::FlatOptions{.sharers = groups_.sharers,
+                          .box_owners = groups_.box_owners,
                           .offload = options_.offload,
                           .fill = [&values](const at::Tensor& parameter) { values.fill(parameter); }});
 }
@@ -386,6 +381,7 @@ void GradientReducer::number_step(std::int64_t step) {
 }
 
 void GradientReducer::prepare_forward() {
+  if (options_.tensor_parallel) options_.tensor_parallel.use_on_this_thread();
   guard_->require_unchanged();
   if (!distributed()) return;
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;

@@ -108,7 +108,6 @@ class GradientReducer {
   void leave_join();
 
  private:
-  void choose_groups();
   void choose_strategies();
   void compare_between_ranks();
   void pack(const std::vector<tensor::NamedParameter>& parameters, FirstValues& values);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "parallel/check/option_checks.h"
+#include "parallel/data_ranks.h"
 #include "reigen/base/bytes.h"
 #include "reigen/tensor/flat_parameters.h"
 #include "tensor/stored_type.h"
@@ -61,15 +62,11 @@ std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Mo
 LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& world,
                            const DataParallelOptions& options) {
   LayoutInputs inputs;
-  Communicator sharers = world;
-  if (mesh_fits(options, world)) {
-    for (const mesh::Axis& axis : options.mesh->axes()) inputs.choices.axes.push_back({axis.name, axis.size});
-    sharers = options.mesh->has("dp_shard") ? options.mesh->along("dp_shard") : Communicator();
-  } else {
-    inputs.choices.axes = {{options.shard == Shard::kNone ? "dp_replicate" : "dp_shard", world.size()}};
-  }
+  const DataRanks ranks = data_ranks(options, world);
+  inputs.choices.axes = ranks.axes;
+  if (options.tensor_parallel) inputs.choices.splits = options.tensor_parallel.splits();
   inputs.machine.has_model_on_gpu = device_of_weights(module).is_cuda();
-  inputs.machine.shares_memory = sharers.shares_memory() && !inputs.machine.has_model_on_gpu;
+  inputs.machine.shares_memory = ranks.groups.sharers.shares_memory() && !inputs.machine.has_model_on_gpu;
   inputs.choices.sharding = options.shard;
   inputs.choices.buckets = static_cast<bool>(options.strategy);
   inputs.choices.offload = !options.offload.empty();
@@ -86,6 +83,7 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
     layout::TensorSpec& spec = inputs.model.tensors.emplace_back(tensor::spec_of(entry));
     const auto found = unit_of.find(entry.parameter.unsafeGetTensorImpl());
     if (found != unit_of.end()) spec.unit = found->second;
+    if (inputs.choices.splits.contains(spec.name)) spec.shape = options.tensor_parallel.whole_shape(spec.name);
   }
   return inputs;
 }

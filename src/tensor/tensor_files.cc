@@ -21,6 +21,13 @@ void read_into(const format::SafetensorsFile& file, const format::TensorEntry& e
 
 }  // namespace
 
+void describe_part(NamedTensor& item, const ParameterRange& range, const Segment& segment, bool has_share) {
+  if (!has_share && !segment.box) return;
+  item.part = has_share ? range.part_of(segment) : segment.box->part;
+  if (segment.box) item.shape = segment.box->whole;
+  item.is_replicated = !has_share;
+}
+
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
   std::vector<NamedTensor> tensors;
   for (const auto& item : module.named_parameters()) tensors.push_back({item.key(), item.value()});
@@ -31,12 +38,13 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges) {
   std::vector<NamedTensor> tensors = tensors_of(module);
   for (const ParameterRange& range : ranges) {
-    if (range.sharing().whole() == nullptr) continue;
+    const bool has_share = range.sharing().whole() != nullptr;
     for (const Segment& segment : range.segments()) {
+      if (!has_share && !segment.box) continue;
       for (NamedTensor& item : tensors) {
         if (item.tensor.unsafeGetTensorImpl() != segment.parameter.unsafeGetTensorImpl()) continue;
-        item.tensor = range.values().narrow(0, segment.offset, segment.numel).view(segment.shape);
-        item.part = range.part_of(segment);
+        if (has_share) item.tensor = range.values().narrow(0, segment.offset, segment.numel).view(segment.shape);
+        describe_part(item, range, segment, has_share);
       }
     }
   }

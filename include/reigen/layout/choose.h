@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,6 +29,7 @@ const char* to_text(Sharding sharding);  // "none", "optimizer", "gradients", "p
 struct Split {
   std::string axis;
   std::size_t dimension = 0;
+  std::int64_t block = 1;  // elements of the dimension that stay together, for example the width of a head
 };
 
 struct Choices {

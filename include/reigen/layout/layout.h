@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reigen/format/safetensors.h"
@@ -31,6 +32,10 @@ namespace reigen::layout {
 // The number of elements that a pass over a parameter processes at a time. These elements and the optimizer states that
 // belong to them fit in the second-level cache.
 inline constexpr std::int64_t kBlockElements = 16384;
+
+// Returns where chunk `index` of `count` chunks of a dimension begins, and its size. The dimension consists of n blocks.
+// Each chunk has n / count blocks, rounded down, and the first n % count chunks have one more.
+std::pair<std::int64_t, std::int64_t> chunk_of(std::int64_t size, std::int64_t block, int index, int count);
 
 enum class Role {
   kValue,     // the weights that forward and backward read
@@ -82,6 +87,9 @@ class Layout {
   // The part that the rank writes to a checkpoint. The parts of all ranks do not overlap, and together they are the
   // whole tensor.
   Part given_by(std::size_t tensor, Role role, const Coordinates& at) const;
+  // The box of the tensor that the rank computes with: the whole tensor, or its part along the axes that divide a
+  // dimension (kShard). It has no elements if the tensor belongs to another stage.
+  Part box_of(std::size_t tensor, const Coordinates& at) const;
   // The flat buffers of one rank: first those of trainable tensors, then those of frozen tensors that are divided among
   // ranks.
   std::vector<Range> ranges(const Coordinates& at) const;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ using Coordinates = std::vector<int>;
 // How the ranks along one axis hold a tensor. c is a rank's coordinate on this axis.
 enum class AlongKind {
   kReplicate,  // every rank has the same elements
-  kShard,      // rank c has chunk c of the dimension, divided as torch.chunk() divides
+  kShard,      // rank c has chunk c of the dimension (layout.h, chunk_of)
   kFlat,       // rank c has a run of elements: its share of the flat buffer in which the tensor lies
   kPartial,    // every rank has a term of its own; the tensor is the mean of all terms
   kStage,      // the ranks of one pipeline stage have the tensor, all other ranks have nothing of it
@@ -33,6 +34,7 @@ enum class AlongKind {
 struct Along {
   AlongKind kind = AlongKind::kReplicate;
   std::size_t dimension = 0;  // for kShard
+  std::int64_t block = 1;     // for kShard: elements that stay together
   bool operator==(const Along&) const = default;
 };
 

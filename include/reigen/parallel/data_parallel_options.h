@@ -29,6 +29,7 @@
 #include "reigen/mesh/mesh.h"
 #include "reigen/nn/unit.h"
 #include "reigen/parallel/strategy.h"
+#include "reigen/parallel/tensor_parallel.h"
 
 namespace reigen::parallel {
 
@@ -107,6 +108,9 @@ struct DataParallelOptions {
   // dp_replicate. The mesh must cover all ranks. It is best to place each row of the mesh on one machine (mesh.h). If
   // `mesh` is not set, the data are divided among all ranks.
   std::optional<mesh::Mesh> mesh = {};
+  // Tensor parallelism: the model's weights are divided by parallelize() (tensor_parallel.h). `world` has all ranks of
+  // its mesh. Data parallelism then acts along the axes dp_replicate and dp_shard only, and `mesh` need not be set.
+  TensorParallel tensor_parallel = {};
   // For kParameters over a network. True: a unit's weights are freed after its forward and gathered again for its
   // backward. False: a unit's weights remain gathered until its backward is over. This saves the second gather, and
   // takes memory for all weights.

@@ -45,6 +45,7 @@ layout::TensorSpec spec_of(const NamedParameter& parameter);
 // Options that are not part of a layout.
 struct FlatOptions {
   Communicator sharers = {};           // the ranks among which data are divided (mesh axis dp_shard)
+  Communicator box_owners = {};        // the ranks that divide dimensions of parameters (mesh axis tp)
   std::filesystem::path offload = {};  // the directory for data that the layout places on a disk
   // A function that sets the initial values of a parameter that was created without memory (nn/without_memory.h) and of
   // which each rank holds only its share. `parameter` has memory only during the call. The function runs on rank 0 of

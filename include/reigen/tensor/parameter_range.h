@@ -27,9 +27,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "reigen/comm/communicator.h"
 #include "reigen/layout/layout.h"
 #include "reigen/tensor/range_values.h"
 
@@ -42,9 +44,16 @@ class MemoryResource;
 // The share of a rank consists of whole blocks of this many elements.
 using layout::kBlockElements;
 
+// The part of a parameter that a rank computes with, if ranks divide one of its dimensions (tensor parallelism).
+struct Box {
+  layout::Part part = {};
+  layout::Shape whole = {};  // the shape of the whole parameter
+};
+
 struct Segment {
   std::string name;                       // the module's name for the parameter: "conv1.weight"
   std::vector<std::string> aliases = {};  // further names of a tied parameter
+  std::optional<Box> box = {};            // nothing: the parameter is whole
   std::vector<std::int64_t> shape = {};
   std::int64_t offset = 0;  // in elements, from the begin of the buffer
   std::int64_t numel = 0;
@@ -60,6 +69,7 @@ class ParameterRange {
     std::shared_ptr<RangeValues> sharing = {};  // null means that the range is not sharded
     std::shared_ptr<GradientRows> rows = {};
     std::shared_ptr<GradientShare> share = {};
+    Communicator box_owners = {};  // the ranks that hold the other boxes of the parameters
     std::shared_ptr<MemoryResource> resource = {};  // if null, the range creates one
     layout::Residence states = {};                  // the kind of memory in which make_twin() makes tensors
   };
@@ -77,7 +87,7 @@ class ParameterRange {
   std::int64_t begin() const { return begin_; }
   std::int64_t end() const { return end_; }
   at::Tensor own_part(const at::Tensor& flat) const { return flat.narrow(0, begin_, end_ - begin_); }
-  // The part of a segment that lies within [begin(), end()). The part may be empty.
+  // The part of a segment's parameter, or of its box, that lies within [begin(), end()). The part may be empty.
   layout::Part part_of(const Segment& segment) const;
 
   // is_divided() says whether ranks shard the range. is_common() says whether all ranks share the memory of its values.
@@ -96,6 +106,9 @@ class ParameterRange {
   const std::shared_ptr<GradientRows>& rows() const { return memory_->rows; }
   const std::shared_ptr<GradientShare>& share() const { return memory_->share; }
   bool divides_averages() const { return rows() != nullptr || share() != nullptr; }
+
+  // The ranks that together hold the boxes of a whole parameter (Segment::box). Only this rank if parameters are whole.
+  const Communicator& box_owners() const { return memory_->box_owners; }
 
   // Returns a tensor of zeros with as many elements as `values`, for an optimizer state. If the range is divided among
   // ranks, each rank uses only own_part() of the tensor. If all ranks share the memory of the values, they also share

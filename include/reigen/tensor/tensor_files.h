@@ -30,6 +30,9 @@ struct NamedTensor {
   // parallelism the box is smaller, and `shape` is the shape of the whole tensor.
   std::optional<layout::Part> part = {};
   layout::Shape shape = {};
+  // Whether all ranks along the data-parallel axes have the same part. It is a box then, and only the first of these
+  // ranks writes it to a checkpoint.
+  bool is_replicated = false;
 
   bool is_divided() const { return part.has_value(); }
   // The shape of the whole tensor.
@@ -39,9 +42,14 @@ struct NamedTensor {
 // Returns the module's parameters and then its buffers, with the names that they have in the module. The tensors are
 // handles, not copies.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
-// The same as tensors_of(module), with one difference: for weights that are gathered and freed one unit (part of the
-// model) at a time, the result contains this rank's share.
+// The same as tensors_of(module), with two differences. For weights that are gathered and freed one unit (part of the
+// model) at a time, the result contains this rank's share. For a weight of which ranks divide a dimension, the result
+// says which box this rank has.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
+
+// Sets which part of the segment's parameter `item` is. If `has_share` is true, `item` has only this rank's share of the
+// range. Otherwise it has the whole parameter, or the box of it that the rank has.
+void describe_part(NamedTensor& item, const ParameterRange& range, const Segment& segment, bool has_share);
 
 // Writes the whole file or no file. The same tensors give the same bytes. Throws InvalidArgument for an element type
 // that the format does not have, and IoError if the file cannot be written.

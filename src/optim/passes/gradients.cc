@@ -18,6 +18,11 @@ bool Gradients::is_own(const Piece& piece) const {
   return !range->divides_averages() || (first >= range->begin() && first < range->end());
 }
 
+bool Gradients::is_of_box(const Piece& piece) const {
+  const auto& [range, segment] = places[piece.part];
+  return range->segments()[segment].box.has_value();
+}
+
 void Gradients::average(const Piece& piece) const {
   const auto& [range, segment] = places[piece.part];
   if (awaits_average(*range)) {

@@ -30,6 +30,8 @@ struct Gradients {
   // Whether this rank processes the piece. If each rank has only its share of the averaged gradients, other ranks
   // process the other pieces.
   bool is_own(const Piece& piece) const;
+  // Whether the piece belongs to a parameter of which other ranks have other boxes.
+  bool is_of_box(const Piece& piece) const;
   // Averages the piece over the ranks if its gradients are not averaged yet.
   void average(const Piece& piece) const;
 };

@@ -59,6 +59,24 @@ void for_each_block(const std::vector<Update>& updates, const BlockWork& work) {
 
 namespace {
 
+// Adds the sums of the other boxes of parameters of which this rank has one.
+void add_up_boxes(const std::vector<Update>& updates, std::vector<kernels::Squares>& sums) {
+  const Communicator* owners = nullptr;
+  std::vector<kernels::Squares> of_boxes;
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].box_owners == nullptr) continue;
+    owners = updates[i].box_owners;
+    of_boxes.push_back(sums[i]);
+  }
+  if (owners == nullptr) return;
+  owners->all_reduce(of_boxes.data(), of_boxes.data(), 2 * of_boxes.size(), DataType::kFloat64, ReduceOp::kSum,
+                     {.tag = "squares of boxes"});
+  auto next = of_boxes.begin();
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].box_owners != nullptr) sums[i] = *next++;
+  }
+}
+
 // Returns the sums of every update, added up over its pieces. If the parameters are divided among ranks, other ranks
 // have computed the sums of some pieces.
 std::vector<kernels::Squares> add_up_pieces(const std::vector<Update>& updates, const std::vector<Piece>& pieces,
@@ -74,6 +92,7 @@ std::vector<kernels::Squares> add_up_pieces(const std::vector<Update>& updates, 
     sums[pieces[i].part].first += of_pieces[i].first;
     sums[pieces[i].part].second += of_pieces[i].second;
   }
+  add_up_boxes(updates, sums);
   return sums;
 }
 

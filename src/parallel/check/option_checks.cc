@@ -86,6 +86,10 @@ std::vector<std::string> describe_options(const DataParallelOptions& options, co
   lines.push_back(fmt::format("option gather_type: {}", type_text(options.gather_type)));
   lines.push_back(fmt::format("option reduce_type: {}", type_text(options.reduce_type)));
   if (options.mesh) lines.push_back(fmt::format("option mesh: {}", options.mesh->to_text()));
+  if (options.tensor_parallel) {
+    lines.push_back(fmt::format("option tensor_parallel: {}, {} divided weights", options.tensor_parallel.mesh().to_text(),
+                                options.tensor_parallel.splits().size()));
+  }
   for (const nn::Unit& unit : options.units) lines.push_back(fmt::format("unit {}", unit.name()));
   lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
   return lines;
@@ -119,7 +123,7 @@ void require_shard_possible(const DataParallelOptions& options, const Communicat
                .expected = expected,
                .fix = fix});
   };
-  if (options.mesh && !mesh_fits(options, world)) {
+  if (options.mesh && !options.tensor_parallel && !mesh_fits(options, world)) {
     throw InvalidArgument(Report{
         .what = "[data_parallel] the mesh does not say who divides",
         .got = fmt::format("{}, {} ranks, shard {}", options.mesh->to_text(), world.size(), to_text(options.shard)),

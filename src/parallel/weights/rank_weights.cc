@@ -12,13 +12,18 @@
 namespace reigen::parallel {
 namespace {
 
-layout::Part nothing_of(const tensor::NamedTensor& item) { return layout::flat_part(item.tensor.sizes().vec(), 0, 0); }
+layout::Part nothing_of(const tensor::NamedTensor& item) {
+  layout::Part part = item.part.value_or(layout::whole(item.tensor.sizes().vec()));
+  part.first = part.count = 0;
+  return part;
+}
 
 }  // namespace
 
 std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> tensors, const RankGroups& groups) {
   std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
-    return item.is_divided() ? groups.replicas.rank() != 0 : groups.world.rank() != 0;
+    if (item.is_divided()) return (item.is_replicated ? groups.world : groups.replicas).rank() != 0;
+    return groups.world.rank() != 0 || groups.box_owners.rank() != 0;
   });
   return tensors;
 }

@@ -22,6 +22,7 @@ struct RankGroups {
   Communicator world;
   Communicator sharers;   // the ranks between which tensors are divided
   Communicator replicas;  // the ranks that hold the same shares as this rank
+  Communicator box_owners = {};  // the ranks that divide dimensions of tensors (tensor parallelism)
 };
 
 std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> tensors, const RankGroups& groups);

@@ -92,6 +92,7 @@ void check_overlaps(const std::vector<NamedParameter>& parameters) {
 // The inputs that all ranges of one packing share.
 struct Packing {
   const layout::Layout& layout;
+  const layout::Coordinates& at;
   FlatOptions options;
   std::shared_ptr<MemoryResource> resource;
 
@@ -178,6 +179,11 @@ void begin_as_rank_0(const std::vector<Segment>& segments, const RangeValues& sh
   }
 }
 
+std::optional<Box> box_in(const Packing& packing, std::size_t tensor) {
+  if (!packing.layout.placement(tensor, layout::Role::kValue).has(layout::AlongKind::kShard)) return std::nullopt;
+  return Box{packing.layout.box_of(tensor, packing.at), packing.layout.model().tensors[tensor].shape};
+}
+
 ParameterRange make_range(const layout::Range& range, const std::vector<NamedParameter>& parameters, Packing& packing) {
   const std::size_t first = range.tensors.front();
   const layout::Placement& value = packing.layout.placement(first, layout::Role::kValue);
@@ -188,6 +194,7 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
     const NamedParameter& entry = parameters[range.tensors[i]];
     segments.push_back({.name = entry.name,
                         .aliases = entry.aliases,
+                        .box = box_in(packing, range.tensors[i]),
                         .shape = entry.parameter.sizes().vec(),
                         .offset = range.offsets[i],
                         .numel = entry.parameter.numel(),
@@ -202,7 +209,8 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
                  range.bounds.size() - 1);
     shares = Shares{packing.ranks(), range.bounds};
   }
-  ParameterRange::Memory memory{.resource = packing.resource,
+  ParameterRange::Memory memory{.box_owners = packing.options.box_owners,
+                                .resource = packing.resource,
                                 .states = packing.layout.placement(first, layout::Role::kState).residence};
   memory.values = packing.resource->take(layout::Role::kValue, buffer_of(range, value, shares));
   if (gradient.has(layout::AlongKind::kPartial)) {
@@ -292,13 +300,10 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
     check_parameter(parameters[i]);
     const layout::TensorSpec own = spec_of(parameters[i]);
     const layout::TensorSpec& said = layout.model().tensors[i];
-    if (own.name != said.name || own.shape != said.shape || own.type != said.type) {
+    const layout::Shape box = layout.box_of(i, at).shape;
+    if (own.name != said.name || own.shape != box || own.type != said.type) {
       refuse(parameters[i].name, format::describe(own.type, own.shape),
-             said.name + ", " + format::describe(said.type, said.shape), "pass the parameters that the layout is of");
-    }
-    if (layout.placement(i, layout::Role::kValue).has(layout::AlongKind::kShard)) {
-      refuse(parameters[i].name, "a layout that splits it", "one that divides it flat or not at all",
-             "no layer computes with a part of its weights yet");
+             said.name + ", " + format::describe(said.type, box), "pass the parameters that the layout is of");
     }
     packed.push_back(parameters[i]);
   }
@@ -306,7 +311,7 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
   check_overlaps(packed);
   const at::Device device = packed.empty() ? at::Device(at::kCPU) : packed.front().parameter.device();
   auto resource = std::make_shared<MemoryResource>(options.sharers, options.offload, device);
-  Packing packing{layout, std::move(options), std::move(resource)};
+  Packing packing{layout, at, std::move(options), std::move(resource)};
   std::vector<std::size_t> units_of_frozen;
   for (const layout::Range& range : layout.ranges(at)) {
     (range.trainable ? ranges_ : frozen_).push_back(make_range(range, parameters, packing));

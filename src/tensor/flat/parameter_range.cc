@@ -65,7 +65,10 @@ layout::Part ParameterRange::part_of(const Segment& segment) const {
   const auto within = [&](std::int64_t element) {
     return std::clamp(element - segment.offset, std::int64_t{0}, segment.numel);
   };
-  return layout::flat_part(segment.shape, within(begin_), within(end_) - within(begin_));
+  layout::Part part = segment.box ? segment.box->part : layout::whole(segment.shape);
+  part.first = within(begin_);
+  part.count = within(end_) - part.first;
+  return part;
 }
 
 at::Tensor ParameterRange::make_twin(at::ScalarType type) const {

@@ -11,7 +11,8 @@
 namespace reigen::tensor {
 namespace {
 
-constexpr std::array kKeys = {c10::DispatchKey::DeferredInit, c10::DispatchKey::Fake};
+constexpr std::array kKeys = {c10::DispatchKey::DeferredInit, c10::DispatchKey::Fake,
+                              c10::DispatchKey::TESTING_ONLY_GenericMode};
 
 c10::DispatchKey key_of(Where where) { return kKeys.at(static_cast<std::size_t>(where)); }
 
@@ -34,23 +35,29 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&Place<Where::kFirst>::call>());
 }
 
-// The key Fake is registered when it is first needed, so a program that does not need it leaves the key to other
+// The other keys are registered when they are first needed, so a program that does not need them leaves them to other
 // libraries.
-void register_below_autograd() {
+template <Where kWhere>
+void register_fallback() {
   static const torch::Library kLibrary = [] {
-    torch::Library library(torch::Library::IMPL, "_", c10::DispatchKey::Fake, __FILE__, __LINE__);
-    library.fallback(torch::CppFunction::makeFromBoxedFunction<&Place<Where::kBelowAutograd>::call>());
+    torch::Library library(torch::Library::IMPL, "_", key_of(kWhere), __FILE__, __LINE__);
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&Place<kWhere>::call>());
     return library;
   }();
 }
 
 // Installs `function` as the one function that intercepts at `where`, and returns the dispatch key of `where`.
 c10::DispatchKey claimed(Where where, Interceptor function) {
-  if (where == Where::kFirst) {
-    Place<Where::kFirst>::claim(function);
-  } else {
-    Place<Where::kBelowAutograd>::claim(function);
-    register_below_autograd();
+  switch (where) {
+    case Where::kFirst: Place<Where::kFirst>::claim(function); break;
+    case Where::kBelowAutograd:
+      Place<Where::kBelowAutograd>::claim(function);
+      register_fallback<Where::kBelowAutograd>();
+      break;
+    case Where::kUse:
+      Place<Where::kUse>::claim(function);
+      register_fallback<Where::kUse>();
+      break;
   }
   return key_of(where);
 }
@@ -59,6 +66,15 @@ c10::DispatchKey claimed(Where where, Interceptor function) {
 
 Intercept::Intercept(Where where, Interceptor function) : included_(claimed(where, function)) {}
 
+void intercept_on_this_thread(Where where, Interceptor function) {
+  c10::impl::tls_set_dispatch_key_included(claimed(where, function), true);
+}
+
+void pass_on(Where where, const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
+             std::vector<c10::IValue>* stack) {
+  operation.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key_of(where)), stack);
+}
+
 Uncaught::Uncaught(Where where) : where_(where), excluded_(key_of(where)) {}
 
 void Uncaught::run(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
@@ -66,7 +82,7 @@ void Uncaught::run(const c10::OperatorHandle& operation, c10::DispatchKeySet key
   if (where_ == Where::kFirst) {
     operation.callBoxed(stack);
   } else {
-    operation.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key_of(where_)), stack);
+    pass_on(where_, operation, keys, stack);
   }
 }
 

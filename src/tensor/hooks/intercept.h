@@ -1,5 +1,5 @@
 // Passes operations of LibTorch through a function of Reigen. For this it uses dispatch keys that LibTorch itself does
-// not use. Reigen registers a fallback for DeferredInit at program start, and for Fake when it is first needed.
+// not use. Reigen registers a fallback for DeferredInit at program start, and for the others when they are first needed.
 // Thread rule: an Intercept or Uncaught acts on the thread that makes it; they nest.
 #pragma once
 
@@ -17,6 +17,7 @@ namespace reigen::tensor {
 enum class Where {
   kFirst,          // before all other dispatch keys, also before autograd (DeferredInit)
   kBelowAutograd,  // between autograd and the kernels (Fake)
+  kUse,            // before autograd, and before kFirst (TESTING_ONLY_GenericMode)
 };
 
 using Interceptor = void (*)(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
@@ -33,6 +34,14 @@ class Intercept {
  private:
   c10::impl::IncludeDispatchKeyGuard included_;
 };
+
+// From now on all operations of this thread pass through `function`, until the thread ends. A backward that this thread
+// starts intercepts on the threads on which it runs.
+void intercept_on_this_thread(Where where, Interceptor function);
+
+// Runs the operation as if it were not intercepted. The operations of which LibTorch composes it are intercepted.
+void pass_on(Where where, const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
+             std::vector<c10::IValue>* stack);
 
 // While an Uncaught lives, no operation of its thread is intercepted at `where`. The intercepting function uses it for
 // operations that it calls itself.

@@ -1,0 +1,123 @@
+// Tensor parallelism: the ranks along one axis of a mesh divide the weights of a model's layers, and compute each layer
+// together. The model's own code does not change: it may be any torch::nn::Module.
+//
+//   using namespace reigen::parallel;
+//   reigen::Mesh mesh(world, {{"dp_shard", reigen::mesh::kRest}, {"tp", 2}});
+//   auto divided = parallelize(*model, mesh, {{"*.attention.w[qkv]", column({.block = head_width})},
+//                                             {"*.attention.wo", row({.block = head_width})},
+//                                             {"*.w[13]", column()}, {"*.w2", row()},
+//                                             {"embed", vocabulary()}, {"output", column()}});
+//   auto parallel = reigen::data_parallel(model, world, {.tensor_parallel = divided});
+//
+// parallelize() replaces each weight of the plan by this rank's part of it. When the model's forward then uses such a
+// weight in a linear layer or an embedding, Reigen runs the operation of tensor_operations.h in place of LibTorch's:
+// column() divides the outputs of a linear layer, row() its inputs. So a pair of a column and a row layer needs one
+// all_reduce, and everything between them runs on this rank's features alone. A model computes the number of its heads
+// from its tensors (`view({b, t, -1, head_width})`), because a rank has only some of the heads.
+//
+// Losses, gradients, norms and weights are those of the model on one rank, up to rounding.
+// With TensorParallelOptions::sequence the layers between such pairs hold only this rank's part of the sequence; their
+// weights are named by sequence() in the plan. Their gradients are then sums over the ranks, which backward makes.
+//
+// Weights that the plan does not name are whole on every rank. All ranks along the axis must give the model the same
+// input and use the same random numbers for dropout outside of divided layers.
+// A weight of the plan that is used in another operation than a linear layer or an embedding gives an error that names
+// both, in place of a wrong result. An optimizer, a moving average or a checkpoint sees the parts as they are.
+// Source: Shoeybi et al., Megatron-LM, https://arxiv.org/abs/1909.08053
+// Thread rule: parallelize() acts on forwards of the thread that calls it; for other threads see use_on_this_thread().
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reigen/layout/choose.h"
+#include "reigen/layout/model.h"
+#include "reigen/mesh/mesh.h"
+#include "reigen/parallel/tensor_operations.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace reigen::parallel {
+
+// How the weights of a module are divided.
+struct Style {
+  enum class Kind { kColumn, kRow, kVocabulary, kSequence };
+  Kind kind = Kind::kColumn;
+  // The divided dimension consists of blocks of so many elements, which stay together: the width of a head, for example.
+  // Of n blocks each of P ranks has n / P, rounded down, and the first n % P ranks have one more.
+  std::int64_t block = 1;
+  // kColumn: every rank gets the outputs of all ranks.
+  bool gather_output = false;
+};
+
+struct ColumnOptions {
+  std::int64_t block = 1;
+  bool gather_output = false;
+};
+struct RowOptions {
+  std::int64_t block = 1;
+};
+// A linear layer whose outputs are divided: some rows of its weight [out, in], and the same elements of its bias.
+Style column(const ColumnOptions& options = {});
+// A linear layer whose inputs are divided: some columns of its weight. The bias is whole on every rank.
+Style row(const RowOptions& options = {});
+// An embedding whose rows are divided. A linear layer may use the same weight (tied weights): it is then a column layer.
+Style vocabulary();
+// A module whose weights are whole, and which computes on this rank's part of the sequence: a norm. Without
+// TensorParallelOptions::sequence it changes nothing.
+Style sequence();
+
+// Pairs of a pattern and a style. A pattern is a module's name in the model ("layers.0.attention.wq"), in which `*` means
+// any number of characters (also dots), `?` one character, and `[abc]` one of these characters. The first pattern that
+// fits a module counts.
+using Plan = std::vector<std::pair<std::string, Style>>;
+
+struct TensorParallelOptions {
+  std::string axis = "tp";
+  bool sequence = false;       // sequence parallelism between the divided layers
+  std::int64_t dimension = 1;  // the dimension of the sequence in activations
+};
+
+// A model whose weights are divided. A handle: copies refer to the same model.
+class TensorParallel {
+ public:
+  struct State;
+  TensorParallel() = default;
+  explicit TensorParallel(std::shared_ptr<State> state);
+
+  // Whether there is a model.
+  explicit operator bool() const { return state_ != nullptr; }
+  // The ranks that divide the weights.
+  const Region& region() const;
+  const mesh::Mesh& mesh() const;
+  // The divided parameters, for layout::Choices::splits.
+  const std::map<std::string, layout::Split>& splits() const;
+  // The shape of a parameter of the whole model. Throws InvalidArgument for a parameter that is not divided.
+  const layout::Shape& whole_shape(const std::string& parameter) const;
+  // Forwards of the calling thread use the divided weights from now on, until the thread ends. data_parallel() calls it
+  // before each forward.
+  void use_on_this_thread() const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Collective and blocking over the ranks of the axis, which must have models with equal weights; see the example above.
+// Throws InvalidArgument on every rank if the models or the plans of the ranks differ; if a pattern fits no module; if a
+// style does not fit the module (a row() for an embedding, for example); if a dimension has fewer blocks than there are
+// ranks along the axis, or is not a multiple of its block; if the mesh has no such axis.
+TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, const Plan& plan,
+                           const TensorParallelOptions& options = {});
+
+}  // namespace reigen::parallel
+
+namespace reigen {
+using parallel::parallelize;
+using parallel::TensorParallel;
+}  // namespace reigen

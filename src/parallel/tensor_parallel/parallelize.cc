@@ -1,0 +1,233 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "parallel/check/model_check.h"
+#include "parallel/tensor_parallel/divided.h"
+#include "reigen/base/error.h"
+#include "reigen/layout/layout.h"
+#include "reigen/parallel/tensor_parallel.h"
+#include "reigen/tensor/collectives.h"
+#include "reigen/tensor/flat_parameters.h"
+
+namespace reigen::parallel {
+
+struct TensorParallel::State {
+  mesh::Mesh mesh;
+  std::string axis;
+  Region region;
+  std::map<std::string, layout::Split> splits = {};
+  std::map<std::string, layout::Shape> shapes = {};  // of the whole parameters
+};
+
+namespace {
+
+using Kind = Style::Kind;
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kColumn: return "column";
+    case Kind::kRow: return "row";
+    case Kind::kVocabulary: return "vocabulary";
+    case Kind::kSequence: return "sequence";
+  }
+  return "unknown";
+}
+
+InvalidArgument refused(const std::string& what, const std::string& got, const std::string& expected,
+                        const std::string& fix) {
+  return InvalidArgument(
+      Report{.what = "[parallelize] " + what, .got = got, .expected = expected, .fix = fix});
+}
+
+std::vector<std::string> describe(const Plan& plan, const TensorParallelOptions& options) {
+  std::vector<std::string> lines{fmt::format("axis {}, sequence {}, dimension {}", options.axis, options.sequence,
+                                             options.dimension)};
+  for (const auto& [pattern, style] : plan) {
+    lines.push_back(fmt::format("{}: {} of blocks of {}, gather_output {}", pattern, name_of(style.kind), style.block,
+                                style.gather_output));
+  }
+  return lines;
+}
+
+// A module of the plan.
+struct Chosen {
+  std::string name;
+  std::shared_ptr<torch::nn::Module> module;
+  Style style;
+};
+
+std::vector<Chosen> choose_modules(const torch::nn::Module& model, const Plan& plan) {
+  std::vector<Chosen> chosen;
+  std::vector<bool> fits(plan.size(), false);
+  for (const auto& item : model.named_modules(/*name_prefix=*/"", /*include_self=*/false)) {
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      if (::fnmatch(plan[i].first.c_str(), item.key().c_str(), 0) != 0) continue;
+      fits[i] = true;
+      chosen.push_back({item.key(), item.value(), plan[i].second});
+      break;
+    }
+  }
+  const auto unused = std::find(fits.begin(), fits.end(), false);
+  if (unused == fits.end()) return chosen;
+  std::vector<std::string> names;
+  for (const auto& item : model.named_modules("", false)) {
+    if (!item.value()->parameters(/*recurse=*/false).empty()) names.push_back(item.key());
+  }
+  throw refused("a pattern of the plan fits no module, or an earlier pattern fits all that it fits",
+                plan[static_cast<std::size_t>(unused - fits.begin())].first,
+                fmt::format("one of {}", fmt::join(names, ", ")), "correct the pattern, or leave it out");
+}
+
+class Placer {
+ public:
+  Placer(const torch::nn::Module& model, TensorParallel::State& state) : state_(state) {
+    for (const tensor::NamedParameter& entry : tensor::named_parameters(model)) {
+      names_[entry.parameter.unsafeGetTensorImpl()] = entry.name;
+    }
+  }
+
+  // Replaces the module's weights by this rank's parts, and enters them in the table of divided weights.
+  void place(const Chosen& chosen) {
+    if (chosen.style.kind == Kind::kSequence) return place_whole(chosen);
+    const bool is_embedding = chosen.module->as<torch::nn::EmbeddingImpl>() != nullptr;
+    const at::Tensor* const weight = chosen.module->named_parameters(/*recurse=*/false).find("weight");
+    const bool has_matrix = weight != nullptr && weight->dim() == 2;
+    if (chosen.style.kind == Kind::kVocabulary) {
+      require(chosen, is_embedding, "a torch::nn::Embedding");
+    } else {
+      require(chosen, has_matrix && !is_embedding, "a linear layer, with a weight [out, in]");
+    }
+    const bool is_column = chosen.style.kind == Kind::kColumn;
+    for (const auto& item : chosen.module->named_parameters(/*recurse=*/false)) {
+      const bool is_bias = item.key() == "bias";
+      if (is_bias && !is_column) {
+        if (state_.region.sequence) remember(item.value(), whole(item.value()));
+      } else {
+        divide(chosen, item.value(), chosen.style.kind == Kind::kRow ? 1 : 0, is_bias);
+      }
+    }
+  }
+
+ private:
+  static void require(const Chosen& chosen, bool fits, const char* expected) {
+    if (fits) return;
+    throw refused(fmt::format("module {} cannot be divided by the style {}", chosen.name, name_of(chosen.style.kind)),
+                  chosen.module->name(), expected, "choose another style for it in the plan");
+  }
+
+  const std::string& name_of_parameter(const at::Tensor& parameter) const {
+    return names_.at(parameter.unsafeGetTensorImpl());
+  }
+
+  Divided whole(const at::Tensor& parameter) const {
+    return {.name = name_of_parameter(parameter), .kind = Kind::kSequence, .region = state_.region};
+  }
+
+  void place_whole(const Chosen& chosen) {
+    if (!state_.region.sequence) return;
+    for (const at::Tensor& parameter : chosen.module->parameters()) {
+      require(chosen, state_.splits.count(name_of_parameter(parameter)) == 0, "a module without divided weights");
+      remember(parameter, whole(parameter));
+    }
+  }
+
+  void divide(const Chosen& chosen, const at::Tensor& parameter, std::size_t dimension, bool is_bias) {
+    const std::string& name = name_of_parameter(parameter);
+    if (const auto found = state_.splits.find(name); found != state_.splits.end()) {
+      require(chosen, found->second.dimension == dimension, "the same division in all modules that share the weight");
+      return;
+    }
+    const layout::Split split{.axis = state_.axis, .dimension = dimension, .block = chosen.style.block};
+    const layout::Shape shape = parameter.sizes().vec();
+    require_divisible(name, shape[dimension], chosen.style.block);
+    state_.splits[name] = split;
+    state_.shapes[name] = shape;
+    const auto [begin, size] =
+        layout::chunk_of(shape[dimension], split.block, state_.region.group.rank(), state_.region.group.size());
+    const at::NoGradGuard no_grad;
+    parameter.set_data(parameter.detach().narrow(static_cast<std::int64_t>(dimension), begin, size).contiguous().clone());
+    if (is_bias) return;
+    remember(parameter, {.name = name,
+                         .kind = chosen.style.kind,
+                         .gather_output = chosen.style.gather_output,
+                         .vocabulary = {.first = begin, .size = shape[0]},
+                         .region = state_.region});
+  }
+
+  void require_divisible(const std::string& name, std::int64_t size, std::int64_t block) const {
+    const int ranks = state_.region.group.size();
+    if (block < 1 || size % block != 0) {
+      throw refused(fmt::format("parameter {} does not consist of whole blocks", name),
+                    fmt::format("size {}, blocks of {}", size, block), fmt::format("a divisor of {}", size),
+                    "give the style the width of a head, or no block");
+    }
+    const std::int64_t blocks = size / block;
+    if (blocks >= ranks) return;
+    throw refused(fmt::format("parameter {} cannot be divided so that each rank has a part", name),
+                  fmt::format("{} blocks of {} for {} ranks", blocks, block, ranks),
+                  fmt::format("at most {} ranks", blocks),
+                  fmt::format("make axis {} smaller, or choose another size of the model", state_.axis));
+  }
+
+  TensorParallel::State& state_;
+  std::map<const at::TensorImpl*, std::string> names_;
+};
+
+}  // namespace
+
+TensorParallel::TensorParallel(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+const Region& TensorParallel::region() const { return state_->region; }
+const mesh::Mesh& TensorParallel::mesh() const { return state_->mesh; }
+const std::map<std::string, layout::Split>& TensorParallel::splits() const { return state_->splits; }
+
+const layout::Shape& TensorParallel::whole_shape(const std::string& parameter) const {
+  const auto found = state_->shapes.find(parameter);
+  if (found != state_->shapes.end()) return found->second;
+  throw InvalidArgument(Report{.what = "[tensor_parallel] this parameter is not divided", .got = parameter});
+}
+
+void TensorParallel::use_on_this_thread() const { use_divided_weights_on_this_thread(); }
+
+Style column(const ColumnOptions& options) {
+  return {.kind = Kind::kColumn, .block = options.block, .gather_output = options.gather_output};
+}
+Style row(const RowOptions& options) { return {.kind = Kind::kRow, .block = options.block}; }
+Style vocabulary() { return {.kind = Kind::kVocabulary}; }
+Style sequence() { return {.kind = Kind::kSequence}; }
+
+TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, const Plan& plan,
+                           const TensorParallelOptions& options) {
+  const Communicator group = mesh.along(options.axis);
+  auto state = std::make_shared<TensorParallel::State>(TensorParallel::State{
+      .mesh = mesh,
+      .axis = options.axis,
+      .region = {.group = group, .sequence = options.sequence, .dimension = options.dimension}});
+  std::vector<std::string> lines = describe_model(model);
+  for (std::string& line : describe(plan, options)) lines.push_back(std::move(line));
+  check_equal_on_all_ranks(lines, group, "parallelize");
+  const std::vector<Chosen> chosen = choose_modules(model, plan);
+  if (group.size() > 1) {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& parameter : model.parameters()) {
+      at::Tensor values = parameter.detach();
+      tensor::broadcast_(values, 0, group);
+    }
+    Placer placer(model, *state);
+    for (const Chosen& one : chosen) placer.place(one);
+    use_divided_weights_on_this_thread();
+  }
+  return TensorParallel(std::move(state));
+}
+
+}  // namespace reigen::parallel

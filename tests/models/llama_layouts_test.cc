@@ -1,0 +1,180 @@
+// Every layout of a Llama on a grid of ranks gives the losses, gradient norms and weights of one rank.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "harness/ranks.h"
+#include "harness/torch.h"
+#include "reigen/layout/part.h"
+#include "reigen/mesh/mesh.h"
+#include "reigen/models/llama.h"
+#include "reigen/models/llama_plan.h"
+#include "reigen/optim/adamw.h"
+#include "reigen/optim/clip.h"
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/parallel/tensor_operations.h"
+#include "reigen/tensor/collectives.h"
+
+namespace reigen::models {
+namespace {
+
+using parallel::Shard;
+using testing::Rank;
+using testing::RankKind;
+
+struct Grid {
+  int replicate = 1;
+  int shard = 1;
+  int tp = 1;
+  bool sequence = false;
+  Shard stage = Shard::kNone;
+  int accumulation = 1;
+  bool tied = false;
+  std::string backend = "auto";
+
+  int data() const { return replicate * shard; }
+  int ranks() const { return data() * tp; }
+};
+
+void PrintTo(const Grid& grid, std::ostream* out) {
+  *out << "dp_replicate " << grid.replicate << ", dp_shard " << grid.shard << ", tp " << grid.tp
+       << (grid.sequence ? " with sequence" : "") << ", shard " << to_text(grid.stage) << ", accumulation "
+       << grid.accumulation << (grid.tied ? ", tied" : "") << ", " << grid.backend;
+}
+
+struct Result {
+  std::vector<double> losses = {};
+  std::vector<double> norms = {};
+  std::map<std::string, at::Tensor> weights = {};
+};
+
+constexpr std::int64_t kBatch = 8;
+constexpr std::int64_t kPositions = 11;  // not a multiple of any tp
+constexpr int kSteps = 3;
+
+LlamaOptions options_of(const Grid& grid) {
+  return {.vocab = 37,  // not a multiple of any tp
+          .layers = 2,
+          .dim = 32,
+          .heads = 8,
+          .kv_heads = 4,
+          .hidden = 42,
+          .context = 16,
+          .tied = grid.tied};
+}
+
+at::Tensor tokens_of(std::int64_t first, std::int64_t count) {
+  const at::Tensor all = at::arange(kBatch * (kPositions + 1), at::kLong) * 7919;
+  return (all * all % 1000003 % 37).view({kBatch, kPositions + 1}).narrow(0, first, count);
+}
+
+// Writes this rank's parts of the weights into the whole weights.
+void collect(const std::vector<tensor::NamedTensor>& parts, std::map<std::string, at::Tensor>& whole) {
+  for (const tensor::NamedTensor& item : parts) {
+    at::Tensor& to = whole[item.name];
+    const layout::Shape shape = item.whole_shape();
+    if (!to.defined()) to = at::full(shape, NAN, item.tensor.scalar_type());
+    const layout::Part part = item.part.value_or(layout::whole(shape));
+    layout::Runs runs(shape, part);
+    const at::Tensor from = item.tensor.detach().contiguous().view({-1});
+    while (const auto run = runs.next()) {
+      to.view({-1}).narrow(0, run->global, run->count).copy_(from.narrow(0, part.first + run->local, run->count));
+    }
+  }
+}
+
+void train(const Grid& grid, Rank& rank, Result& result, std::mutex& mutex) {
+  Communicator& world = rank.world();
+  const mesh::Mesh mesh(world, {{"dp_replicate", grid.replicate}, {"dp_shard", grid.shard}, {"tp", grid.tp}});
+  Llama model(options_of(grid));
+  model.to(at::kDouble);
+  model.initialize(1);
+  const auto divided =
+      parallel::parallelize(model, mesh, tensor_plan(model.options()), {.sequence = grid.sequence});
+  auto parallel = data_parallel(model, world, {.shard = grid.stage, .tensor_parallel = divided});
+  optim::AdamW optimizer(parallel.parameters(), {.lr = 0.01});
+  const Communicator data = mesh.along({"dp_replicate", "dp_shard"});
+  const std::int64_t micro = kBatch / grid.data() / grid.accumulation;
+  for (int step = 0; step < kSteps; ++step) {
+    double loss = 0;
+    for (int i = 0; i < grid.accumulation; ++i) {
+      const at::Tensor tokens = tokens_of((data.rank() * grid.accumulation + i) * micro, micro);
+      const auto backward = [&] {
+        const at::Tensor scores = parallel(tokens.narrow(1, 0, kPositions));
+        const at::Tensor one = parallel::vocab_parallel_cross_entropy(
+            scores, tokens.narrow(1, 1, kPositions), vocab_part(model.options(), divided), divided.region().group);
+        (one / grid.accumulation).backward();
+        loss += one.item<double>() / grid.accumulation;
+      };
+      if (i + 1 < grid.accumulation) {
+        const auto guard = parallel.no_sync();
+        backward();
+      } else {
+        backward();
+      }
+    }
+    data.all_reduce(&loss, &loss, 1, DataType::kFloat64, ReduceOp::kAvg);
+    const double norm = optim::gradient_norm(parallel.parameters()).norm;
+    optimizer.step({.gradient_factor = optim::clip_factor(norm, 0.5)});
+    optimizer.zero_grad();
+    const std::lock_guard lock(mutex);
+    if (rank.rank() != 0) continue;
+    result.losses.push_back(loss);
+    result.norms.push_back(norm);
+  }
+  parallel.gather_weights();
+  const std::lock_guard lock(mutex);
+  collect(parallel.own_weights(), result.weights);
+}
+
+Result trained(const Grid& grid) {
+  Result result;
+  std::mutex mutex;
+  testing::run_ranks({.ranks = grid.ranks(), .backend = grid.backend},
+                     [&](Rank& rank) { train(grid, rank, result, mutex); });
+  return result;
+}
+
+const Result& on_one_rank(bool tied) {
+  static const Result kOwn = trained({});
+  static const Result kTied = trained({.tied = true});
+  return tied ? kTied : kOwn;
+}
+
+class LlamaLayouts : public ::testing::TestWithParam<Grid> {};
+
+TEST_P(LlamaLayouts, GiveTheNumbersOfOneRank) {
+  const Result& expected = on_one_rank(GetParam().tied);
+  const Result found = trained(GetParam());
+  ASSERT_EQ(found.losses.size(), expected.losses.size());
+  for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+    EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-9 * expected.losses[i]);
+    EXPECT_NEAR(found.norms[i], expected.norms[i], 1e-9 * expected.norms[i]);
+  }
+  EXPECT_EQ(found.weights.size(), expected.weights.size());
+  for (const auto& [name, weight] : expected.weights) {
+    ASSERT_TRUE(found.weights.contains(name)) << name;
+    EXPECT_LT((found.weights.at(name) - weight).abs().max().item<double>(), 1e-9) << name;
+  }
+  EXPECT_GT(expected.losses.front() - expected.losses.back(), 0.1);  // the model learns
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Grids, LlamaLayouts,
+    ::testing::Values(Grid{.shard = 2}, Grid{.tp = 2}, Grid{.tp = 4}, Grid{.tp = 2, .sequence = true},
+                      Grid{.tp = 4, .sequence = true}, Grid{.shard = 2, .tp = 2, .tied = true},
+                      Grid{.shard = 2, .tp = 2, .sequence = true, .stage = Shard::kOptimizer},
+                      Grid{.shard = 2, .tp = 2, .sequence = true, .stage = Shard::kGradients, .accumulation = 2},
+                      Grid{.shard = 2, .tp = 2, .stage = Shard::kParameters, .tied = true, .backend = "tcp"},
+                      Grid{.replicate = 2, .tp = 3, .sequence = true, .accumulation = 4},
+                      Grid{.replicate = 2, .shard = 2, .tp = 2, .stage = Shard::kParameters, .backend = "tcp"},
+                      Grid{.replicate = 2, .shard = 2, .tp = 2, .sequence = true, .stage = Shard::kGradients,
+                           .tied = true, .backend = "tcp"}));
+
+}  // namespace
+}  // namespace reigen::models
