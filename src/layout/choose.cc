@@ -46,9 +46,11 @@ void check_splits(const ModelSpec& model, const Choices& choices) {
                     fmt::format("shape [{}]", fmt::join(tensor->shape, ", ")), "one of its dimensions, from 0 on");
     }
     const std::int64_t size = tensor->shape[split.dimension];
-    if (split.block < 1 || size % split.block != 0) {
+    if (split.block < 1 || split.sections < 1 || size % (split.block * split.sections) != 0 ||
+        (split.sections > 1 && split.dimension != 0)) {
       throw refused(fmt::format("dimension {} of tensor {} does not consist of whole blocks", split.dimension, name),
-                    fmt::format("size {}, blocks of {}", size, split.block), fmt::format("a divisor of {}", size));
+                    fmt::format("size {}, {} sections, blocks of {}", size, split.sections, split.block),
+                    fmt::format("divisors of {}; several sections only of dimension 0", size));
     }
     const auto has_name = [&split = split](const Axis& axis) { return axis.name == split.axis; };
     const bool is_there = std::any_of(choices.axes.begin(), choices.axes.end(), has_name);
@@ -127,7 +129,10 @@ class Chooser {
         result.push_back({.kind = AlongKind::kStage});
       } else if (split != choices_.splits.end() && split->second.axis == axis.name) {
         result.push_back(
-            {.kind = AlongKind::kShard, .dimension = split->second.dimension, .block = split->second.block});
+            {.kind = AlongKind::kShard,
+             .dimension = split->second.dimension,
+             .block = split->second.block,
+             .sections = split->second.sections});
       } else {
         result.push_back({});
       }

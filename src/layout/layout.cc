@@ -71,9 +71,17 @@ Part Layout::box_of(std::size_t tensor, const Placement& placement, const Coordi
   for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
     const Along& along = placement.along[axis];
     if (along.kind != AlongKind::kShard) continue;
-    const auto [begin, size] = chunk_of(part.shape[along.dimension], along.block, at[axis], axes_[axis].size);
-    part.offset[along.dimension] += begin;
-    part.shape[along.dimension] = size;
+    std::size_t dimension = along.dimension;
+    if (along.sections > 1) {
+      part.shape.insert(part.shape.begin(), along.sections);
+      part.shape[1] /= along.sections;
+      part.offset.insert(part.offset.begin(), 0);
+      part.view = part.shape;
+      dimension = 1;
+    }
+    const auto [begin, size] = chunk_of(part.shape[dimension], along.block, at[axis], axes_[axis].size);
+    part.offset[dimension] += begin;
+    part.shape[dimension] = size;
   }
   part.count = numel(part.shape);
   return is_of_stage(tensor, at) ? part : nothing_of(part);
@@ -102,7 +110,7 @@ std::vector<Range> Layout::packed(const Coordinates& at) const {
   bool has_spares = false;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     const Part box = box_of(i, placement(i, Role::kValue), at);
-    boxes[i] = box.shape;
+    boxes[i] = local_shape(model_.tensors[i].shape, box);
     if (!is_packed(i) || !is_of_stage(i, at)) continue;
     (model_.tensors[i].trainable ? trainable : frozen).push_back(i);
     has_spares = has_spares || placement(i, Role::kGradient).has(AlongKind::kPartial);

@@ -36,20 +36,51 @@ Part flat_part(const Shape& tensor, std::int64_t first, std::int64_t count) {
 }
 
 void check_part(const std::string& name, const Shape& tensor, const Part& part) {
-  bool fits = part.offset.size() == tensor.size() && part.shape.size() == tensor.size();
-  for (std::size_t i = 0; i < tensor.size() && fits; ++i) {
-    fits = part.offset[i] >= 0 && part.shape[i] >= 0 && part.shape[i] <= tensor[i] &&
-           part.offset[i] <= tensor[i] - part.shape[i];
+  const Shape& seen = part.view.empty() ? tensor : part.view;
+  bool fits = part.offset.size() == seen.size() && part.shape.size() == seen.size() && numel(seen) == numel(tensor);
+  for (std::size_t i = 0; i < seen.size() && fits; ++i) {
+    fits = part.offset[i] >= 0 && part.shape[i] >= 0 && part.shape[i] <= seen[i] &&
+           part.offset[i] <= seen[i] - part.shape[i];
   }
   REIGEN_CHECK(fits, "a part of {} does not lie in it\n  got: [{}] from ({}) on   expected: inside of [{}]", name,
-               fmt::join(part.shape, ", "), fmt::join(part.offset, ", "), fmt::join(tensor, ", "));
+               fmt::join(part.shape, ", "), fmt::join(part.offset, ", "), fmt::join(seen, ", "));
   const std::int64_t box = numel(part.shape);
   REIGEN_CHECK(part.first >= 0 && part.count >= 0 && part.first <= box && part.count <= box - part.first,
                "a part of {} does not lie in its box\n  got: {} elements from {} on   expected: at most {}", name,
                part.count, part.first, box);
 }
 
-Runs::Runs(Shape tensor, Part part) : tensor_(std::move(tensor)), part_(std::move(part)), split_(tensor_.size()) {
+Shape local_shape(const Shape& tensor, const Part& part) {
+  if (part.view.empty()) return part.shape;
+  REIGEN_ASSERT(part.view.size() == tensor.size() + 1, "a view that does not divide one dimension");
+  Shape shape(part.shape.begin() + 1, part.shape.end());
+  shape[0] *= part.shape[0];
+  return shape;
+}
+
+std::vector<PlainPart> plain_parts(const Shape& tensor, const Part& part) {
+  if (part.view.empty()) return {{part, 0}};
+  REIGEN_ASSERT(part.view.size() == tensor.size() + 1 && part.shape[0] == part.view[0],
+                "a view that does not divide the first dimension");
+  std::vector<PlainPart> result;
+  const Part section{.offset = {part.offset.begin() + 1, part.offset.end()},
+                     .shape = {part.shape.begin() + 1, part.shape.end()}};
+  const std::int64_t each = numel(section.shape);
+  for (std::int64_t k = 0; k < part.view[0]; ++k) {
+    const std::int64_t begin = std::max(part.first, k * each);
+    const std::int64_t end = std::min(part.first + part.count, (k + 1) * each);
+    if (begin >= end) continue;
+    Part one = section;
+    one.offset[0] += k * part.view[1];
+    one.first = begin - k * each;
+    one.count = end - begin;
+    result.push_back({std::move(one), begin - part.first});
+  }
+  return result;
+}
+
+Runs::Runs(Shape tensor, Part part)
+    : tensor_(part.view.empty() ? std::move(tensor) : part.view), part_(std::move(part)), split_(tensor_.size()) {
   while (split_ > 0 && part_.shape[split_ - 1] == tensor_[split_ - 1]) row_ *= tensor_[--split_];
   if (split_ > 0) row_ *= part_.shape[split_ - 1];
 }

@@ -58,7 +58,7 @@ class Block final : public torch::nn::Module {
  public:
   explicit Block(const GptOptions& o)
       : kernels_(o.kernels),
-        heads_(o.heads),
+        width_(o.dim / o.heads),
         n1_(register_module("n1", make_norm(o.dim))),
         n2_(register_module("n2", make_norm(o.dim))),
         qkv_(register_module("qkv", std::make_shared<torch::nn::LinearImpl>(o.dim, 3 * o.dim))),
@@ -79,10 +79,14 @@ class Block final : public torch::nn::Module {
     const nn::AddedNorm second = normalised({first.sum, attend(first.output)}, n2_);
     return {second.sum, down_->forward(nn::gelu(at::linear(second.output, up_->weight), up_->bias))};
   }
-  at::Tensor attend(const at::Tensor& x) { return out_->forward(nn::causal_attention(qkv_->forward(x), heads_)); }
+  // The number of heads is that of the tensor, because a rank may have only some heads.
+  at::Tensor attend(const at::Tensor& x) {
+    const at::Tensor qkv = qkv_->forward(x);
+    return out_->forward(nn::causal_attention(qkv, qkv.size(-1) / (3 * width_)));
+  }
 
   nn::Kernels kernels_;
-  std::int64_t heads_;
+  std::int64_t width_;  // of a head
   LayerNorm n1_;
   LayerNorm n2_;
   Linear qkv_;

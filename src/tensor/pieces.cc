@@ -16,8 +16,11 @@ namespace reigen::tensor {
 
 namespace {
 
-std::span<std::byte> bytes_of(const at::Tensor& contiguous) {
-  return {static_cast<std::byte*>(contiguous.data_ptr()), contiguous.nbytes()};
+// The bytes of the part, of which `contiguous` has the elements of all parts.
+std::span<std::byte> bytes_of(const layout::PlainPart& one, const at::Tensor& contiguous) {
+  const std::size_t size = contiguous.itemsize();
+  return {static_cast<std::byte*>(contiguous.data_ptr()) + static_cast<std::size_t>(one.local) * size,
+          static_cast<std::size_t>(one.part.count) * size};
 }
 
 layout::Part part_of(const NamedTensor& item) {
@@ -47,11 +50,13 @@ void read_one(const checkpoint::Checkpoint& from, std::string_view group, const 
   const bool is_direct =
       target.is_cpu() && target.is_contiguous() && (!item.is_divided() || item.tensor.is_contiguous());
   const at::Tensor read = is_direct ? target : at::empty(target.sizes(), target.options().device(at::kCPU));
-  from.read(group, {.name = item.name,
-                    .type = stored_type(item.name, item.tensor.scalar_type()),
-                    .shape = item.whole_shape(),
-                    .part = part_of(item),
-                    .bytes = bytes_of(read)});
+  for (const layout::PlainPart& one : layout::plain_parts(item.whole_shape(), part_of(item))) {
+    from.read(group, {.name = item.name,
+                      .type = stored_type(item.name, item.tensor.scalar_type()),
+                      .shape = item.whole_shape(),
+                      .part = one.part,
+                      .bytes = bytes_of(one, read)});
+  }
   if (is_direct) return;
   if (item.is_divided() && !item.tensor.is_contiguous()) {
     at::Tensor all = item.tensor.detach().contiguous();
@@ -105,11 +110,13 @@ Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
                                "give data_parallel's own_weights(), or call gather_weights() on all ranks before");
     }
     const at::Tensor& given = kept_.emplace_back(held(item).cpu().contiguous());
-    pieces_.push_back({.name = item.name,
-                       .type = stored_type(item.name, item.tensor.scalar_type()),
-                       .shape = item.whole_shape(),
-                       .part = part_of(item),
-                       .bytes = bytes_of(given)});
+    for (const layout::PlainPart& one : layout::plain_parts(item.whole_shape(), part_of(item))) {
+      pieces_.push_back({.name = item.name,
+                         .type = stored_type(item.name, item.tensor.scalar_type()),
+                         .shape = item.whole_shape(),
+                         .part = one.part,
+                         .bytes = bytes_of(one, given)});
+    }
   }
 }
 

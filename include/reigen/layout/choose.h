@@ -30,6 +30,9 @@ struct Split {
   std::string axis;
   std::size_t dimension = 0;
   std::int64_t block = 1;  // elements of the dimension that stay together, for example the width of a head
+  // The dimension consists of so many sections of the same size, and each rank has its part of each section. Only
+  // dimension 0 may have more than one.
+  std::int64_t sections = 1;
 };
 
 struct Choices {

@@ -23,12 +23,27 @@ struct Part {
   Shape shape = {};   // sizes of the box
   std::int64_t first = 0;
   std::int64_t count = 0;
+  // If it is not empty, the box lies in the tensor seen with this shape, which has as many elements. With the view
+  // [3, n, m] of a tensor [3·n, m] a box can have some rows of each third.
+  Shape view = {};
   bool operator==(const Part&) const = default;
 };
 
 Part whole(const Shape& tensor);
 // The elements [first, first + count) of the tensor: the box is the whole tensor.
 Part flat_part(const Shape& tensor, std::int64_t first, std::int64_t count);
+
+// The shape of the tensor in which a rank holds the box. It has the dimensions of the whole tensor.
+Shape local_shape(const Shape& tensor, const Part& part);
+
+// A part without a view. Its elements begin at element `local` of those of the original part.
+struct PlainPart {
+  Part part = {};
+  std::int64_t local = 0;
+};
+// Returns parts that together have the elements of `part`, in their order. If `part` has a view, this view must divide
+// the first dimension of the tensor in two, and the box must have all of the first of these two.
+std::vector<PlainPart> plain_parts(const Shape& tensor, const Part& part);
 
 // numel() returns the number of elements. check_part() checks that `part` lies inside the tensor `name`. Both functions
 // throw InvalidArgument, naming the wrong size or part. They also throw it if the number of elements overflows.

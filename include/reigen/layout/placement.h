@@ -35,6 +35,7 @@ struct Along {
   AlongKind kind = AlongKind::kReplicate;
   std::size_t dimension = 0;  // for kShard
   std::int64_t block = 1;     // for kShard: elements that stay together
+  std::int64_t sections = 1;  // for kShard: parts of the dimension of which each is divided
   bool operator==(const Along&) const = default;
 };
 

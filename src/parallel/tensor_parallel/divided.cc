@@ -39,8 +39,12 @@ Table& table() {
   return *all;
 }
 
-// The entry of the tensor, or of the matrix of which it is a view. A view of a whole weight (kSequence) has none, because
-// the operation that made the view was intercepted.
+bool is_whole(const Divided& weight) {
+  return weight.kind == Style::Kind::kSequence || weight.kind == Style::Kind::kPositions;
+}
+
+// The entry of the tensor, or of the matrix of which it is a view. A view of a whole weight has none, because the
+// operation that made the view was intercepted.
 DividedPointer find(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   const std::shared_lock lock(table().mutex);
@@ -48,7 +52,7 @@ DividedPointer find(const at::Tensor& tensor) {
   if (const auto own = weights.find(tensor.unsafeGetTensorImpl()); own != weights.end()) return own->second.divided;
   if (!tensor.is_view()) return nullptr;
   const auto base = weights.find(tensor._base().unsafeGetTensorImpl());
-  if (base == weights.end() || base->second.divided->kind == Style::Kind::kSequence) return nullptr;
+  if (base == weights.end() || is_whole(*base->second.divided)) return nullptr;
   return base->second.divided;
 }
 
@@ -139,12 +143,15 @@ class Interception {
   std::optional<at::Tensor> result() {
     if (const auto product = product_of(name_, arguments_)) {
       const DividedPointer divided = find(product->weight);
-      if (divided && divided->kind != Style::Kind::kSequence) return compute(*divided, *product);
+      if (divided && !is_whole(*divided)) return compute(*divided, *product);
     }
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
       const DividedPointer divided = find(tensor_at(arguments_, i));
       if (!divided) continue;
       if (divided->kind == Style::Kind::kVocabulary && name_ == "aten::embedding") return embed(*divided);
+      if (divided->kind == Style::Kind::kPositions) {
+        if (auto own = positions(*divided)) return own;
+      }
       if (!at::GradMode::is_enabled() || is_look(name_) || writes(operation_, i)) continue;
       if (divided->kind != Style::Kind::kSequence) {
         if (is_view(name_)) continue;
@@ -164,6 +171,17 @@ class Interception {
     if (!is_plain) refuse(divided, "aten::embedding with scaled or sparse gradients");
     return vocab_parallel_embedding(tensor_at(arguments_, 1), tensor_at(arguments_, 0), divided.vocabulary,
                                     divided.region);
+  }
+
+  // Some rows of a table of positions, or nothing if the operation takes no rows. This rank gets those of its part of
+  // the sequence.
+  std::optional<at::Tensor> positions(const Divided& divided) const {
+    const bool by_number = name_ == "aten::embedding";
+    if (!by_number && name_ != "aten::narrow" && name_ != "aten::slice") return std::nullopt;
+    Stack stack = arguments_;
+    operation_.callBoxed(&stack);
+    const std::int64_t dimension = by_number ? tensor_at(arguments_, 1).dim() - 1 : 0;
+    return take_part(stack.front().toTensor(), dimension, divided.region.group);
   }
 
   const c10::OperatorHandle& operation_;

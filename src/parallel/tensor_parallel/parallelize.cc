@@ -39,6 +39,7 @@ const char* name_of(Kind kind) {
     case Kind::kRow: return "row";
     case Kind::kVocabulary: return "vocabulary";
     case Kind::kSequence: return "sequence";
+    case Kind::kPositions: return "positions";
   }
   return "unknown";
 }
@@ -53,8 +54,8 @@ std::vector<std::string> describe(const Plan& plan, const TensorParallelOptions&
   std::vector<std::string> lines{fmt::format("axis {}, sequence {}, dimension {}", options.axis, options.sequence,
                                              options.dimension)};
   for (const auto& [pattern, style] : plan) {
-    lines.push_back(fmt::format("{}: {} of blocks of {}, gather_output {}", pattern, name_of(style.kind), style.block,
-                                style.gather_output));
+    lines.push_back(fmt::format("{}: {} of {} sections of blocks of {}, gather_output {}", pattern, name_of(style.kind),
+                                style.sections, style.block, style.gather_output));
   }
   return lines;
 }
@@ -98,7 +99,7 @@ class Placer {
 
   // Replaces the module's weights by this rank's parts, and enters them in the table of divided weights.
   void place(const Chosen& chosen) {
-    if (chosen.style.kind == Kind::kSequence) return place_whole(chosen);
+    if (chosen.style.kind == Kind::kSequence || chosen.style.kind == Kind::kPositions) return place_whole(chosen);
     const bool is_embedding = chosen.module->as<torch::nn::EmbeddingImpl>() != nullptr;
     const at::Tensor* const weight = chosen.module->named_parameters(/*recurse=*/false).find("weight");
     const bool has_matrix = weight != nullptr && weight->dim() == 2;
@@ -111,7 +112,7 @@ class Placer {
     for (const auto& item : chosen.module->named_parameters(/*recurse=*/false)) {
       const bool is_bias = item.key() == "bias";
       if (is_bias && !is_column) {
-        if (state_.region.sequence) remember(item.value(), whole(item.value()));
+        if (state_.region.sequence) remember(item.value(), whole(item.value(), Kind::kSequence));
       } else {
         divide(chosen, item.value(), chosen.style.kind == Kind::kRow ? 1 : 0, is_bias);
       }
@@ -129,15 +130,15 @@ class Placer {
     return names_.at(parameter.unsafeGetTensorImpl());
   }
 
-  Divided whole(const at::Tensor& parameter) const {
-    return {.name = name_of_parameter(parameter), .kind = Kind::kSequence, .region = state_.region};
+  Divided whole(const at::Tensor& parameter, Kind kind) const {
+    return {.name = name_of_parameter(parameter), .kind = kind, .region = state_.region};
   }
 
   void place_whole(const Chosen& chosen) {
     if (!state_.region.sequence) return;
     for (const at::Tensor& parameter : chosen.module->parameters()) {
       require(chosen, state_.splits.count(name_of_parameter(parameter)) == 0, "a module without divided weights");
-      remember(parameter, whole(parameter));
+      remember(parameter, whole(parameter, chosen.style.kind));
     }
   }
 
@@ -147,15 +148,22 @@ class Placer {
       require(chosen, found->second.dimension == dimension, "the same division in all modules that share the weight");
       return;
     }
-    const layout::Split split{.axis = state_.axis, .dimension = dimension, .block = chosen.style.block};
+    const std::int64_t sections = chosen.style.sections;
+    const layout::Split split{
+        .axis = state_.axis, .dimension = dimension, .block = chosen.style.block, .sections = sections};
     const layout::Shape shape = parameter.sizes().vec();
-    require_divisible(name, shape[dimension], chosen.style.block);
+    require_divisible(name, shape[dimension], split);
     state_.splits[name] = split;
     state_.shapes[name] = shape;
+    const std::int64_t section = shape[dimension] / sections;
     const auto [begin, size] =
-        layout::chunk_of(shape[dimension], split.block, state_.region.group.rank(), state_.region.group.size());
+        layout::chunk_of(section, split.block, state_.region.group.rank(), state_.region.group.size());
     const at::NoGradGuard no_grad;
-    parameter.set_data(parameter.detach().narrow(static_cast<std::int64_t>(dimension), begin, size).contiguous().clone());
+    std::vector<at::Tensor> own;
+    for (std::int64_t k = 0; k < sections; ++k) {
+      own.push_back(parameter.detach().narrow(static_cast<std::int64_t>(dimension), k * section + begin, size));
+    }
+    parameter.set_data(at::cat(own, static_cast<std::int64_t>(dimension)).contiguous());
     if (is_bias) return;
     remember(parameter, {.name = name,
                          .kind = chosen.style.kind,
@@ -164,14 +172,15 @@ class Placer {
                          .region = state_.region});
   }
 
-  void require_divisible(const std::string& name, std::int64_t size, std::int64_t block) const {
+  void require_divisible(const std::string& name, std::int64_t size, const layout::Split& split) const {
     const int ranks = state_.region.group.size();
-    if (block < 1 || size % block != 0) {
+    const std::int64_t block = split.block;
+    if (block < 1 || split.sections < 1 || size % (block * split.sections) != 0) {
       throw refused(fmt::format("parameter {} does not consist of whole blocks", name),
-                    fmt::format("size {}, blocks of {}", size, block), fmt::format("a divisor of {}", size),
-                    "give the style the width of a head, or no block");
+                    fmt::format("size {}, {} sections, blocks of {}", size, split.sections, block),
+                    fmt::format("divisors of {}", size), "give the style the width of a head, or no block");
     }
-    const std::int64_t blocks = size / block;
+    const std::int64_t blocks = size / split.sections / block;
     if (blocks >= ranks) return;
     throw refused(fmt::format("parameter {} cannot be divided so that each rank has a part", name),
                   fmt::format("{} blocks of {} for {} ranks", blocks, block, ranks),
@@ -200,11 +209,15 @@ const layout::Shape& TensorParallel::whole_shape(const std::string& parameter) c
 void TensorParallel::use_on_this_thread() const { use_divided_weights_on_this_thread(); }
 
 Style column(const ColumnOptions& options) {
-  return {.kind = Kind::kColumn, .block = options.block, .gather_output = options.gather_output};
+  return {.kind = Kind::kColumn,
+          .block = options.block,
+          .sections = options.sections,
+          .gather_output = options.gather_output};
 }
 Style row(const RowOptions& options) { return {.kind = Kind::kRow, .block = options.block}; }
 Style vocabulary() { return {.kind = Kind::kVocabulary}; }
 Style sequence() { return {.kind = Kind::kSequence}; }
+Style positions() { return {.kind = Kind::kPositions}; }
 
 TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, const Plan& plan,
                            const TensorParallelOptions& options) {

@@ -300,7 +300,7 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
     check_parameter(parameters[i]);
     const layout::TensorSpec own = spec_of(parameters[i]);
     const layout::TensorSpec& said = layout.model().tensors[i];
-    const layout::Shape box = layout.box_of(i, at).shape;
+    const layout::Shape box = layout::local_shape(said.shape, layout.box_of(i, at));
     if (own.name != said.name || own.shape != box || own.type != said.type) {
       refuse(parameters[i].name, format::describe(own.type, own.shape),
              said.name + ", " + format::describe(said.type, box), "pass the parameters that the layout is of");

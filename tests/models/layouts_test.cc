@@ -1,4 +1,4 @@
-// Every layout of a Llama on a grid of ranks gives the losses, gradient norms and weights of one rank.
+// Every layout of a Llama and of a GPT on a grid of ranks gives the losses, gradient norms and weights of one rank.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +12,9 @@
 #include "harness/torch.h"
 #include "reigen/layout/part.h"
 #include "reigen/mesh/mesh.h"
+#include "reigen/models/gpt.h"
 #include "reigen/models/llama.h"
-#include "reigen/models/llama_plan.h"
+#include "reigen/models/tensor_plan.h"
 #include "reigen/optim/adamw.h"
 #include "reigen/optim/clip.h"
 #include "reigen/parallel/data_parallel.h"
@@ -35,6 +36,7 @@ struct Grid {
   Shard stage = Shard::kNone;
   int accumulation = 1;
   bool tied = false;
+  bool gpt = false;
   std::string backend = "auto";
 
   int data() const { return replicate * shard; }
@@ -42,7 +44,7 @@ struct Grid {
 };
 
 void PrintTo(const Grid& grid, std::ostream* out) {
-  *out << "dp_replicate " << grid.replicate << ", dp_shard " << grid.shard << ", tp " << grid.tp
+  *out << (grid.gpt ? "gpt" : "llama") << ", dp_replicate " << grid.replicate << ", dp_shard " << grid.shard << ", tp " << grid.tp
        << (grid.sequence ? " with sequence" : "") << ", shard " << to_text(grid.stage) << ", accumulation "
        << grid.accumulation << (grid.tied ? ", tied" : "") << ", " << grid.backend;
 }
@@ -57,8 +59,10 @@ constexpr std::int64_t kBatch = 8;
 constexpr std::int64_t kPositions = 11;  // not a multiple of any tp
 constexpr int kSteps = 3;
 
-LlamaOptions options_of(const Grid& grid) {
-  return {.vocab = 37,  // not a multiple of any tp
+constexpr std::int64_t kVocab = 37;  // not a multiple of any tp
+
+LlamaOptions llama_of(const Grid& grid) {
+  return {.vocab = kVocab,
           .layers = 2,
           .dim = 32,
           .heads = 8,
@@ -67,6 +71,8 @@ LlamaOptions options_of(const Grid& grid) {
           .context = 16,
           .tied = grid.tied};
 }
+
+GptOptions gpt_of(const Grid&) { return {.vocab = kVocab, .layers = 2, .dim = 32, .heads = 4, .context = 16}; }
 
 at::Tensor tokens_of(std::int64_t first, std::int64_t count) {
   const at::Tensor all = at::arange(kBatch * (kPositions + 1), at::kLong) * 7919;
@@ -88,14 +94,14 @@ void collect(const std::vector<tensor::NamedTensor>& parts, std::map<std::string
   }
 }
 
-void train(const Grid& grid, Rank& rank, Result& result, std::mutex& mutex) {
+template <class Model, class Options>
+void train(const Grid& grid, const Options& options, Rank& rank, Result& result, std::mutex& mutex) {
   Communicator& world = rank.world();
   const mesh::Mesh mesh(world, {{"dp_replicate", grid.replicate}, {"dp_shard", grid.shard}, {"tp", grid.tp}});
-  Llama model(options_of(grid));
+  Model model(options);
   model.to(at::kDouble);
   model.initialize(1);
-  const auto divided =
-      parallel::parallelize(model, mesh, tensor_plan(model.options()), {.sequence = grid.sequence});
+  const auto divided = parallel::parallelize(model, mesh, tensor_plan(options), {.sequence = grid.sequence});
   auto parallel = data_parallel(model, world, {.shard = grid.stage, .tensor_parallel = divided});
   optim::AdamW optimizer(parallel.parameters(), {.lr = 0.01});
   const Communicator data = mesh.along({"dp_replicate", "dp_shard"});
@@ -107,7 +113,7 @@ void train(const Grid& grid, Rank& rank, Result& result, std::mutex& mutex) {
       const auto backward = [&] {
         const at::Tensor scores = parallel(tokens.narrow(1, 0, kPositions));
         const at::Tensor one = parallel::vocab_parallel_cross_entropy(
-            scores, tokens.narrow(1, 1, kPositions), vocab_part(model.options(), divided), divided.region().group);
+            scores, tokens.narrow(1, 1, kPositions), vocab_part(kVocab, divided), divided.region().group);
         (one / grid.accumulation).backward();
         loss += one.item<double>() / grid.accumulation;
       };
@@ -136,20 +142,26 @@ Result trained(const Grid& grid) {
   Result result;
   std::mutex mutex;
   testing::run_ranks({.ranks = grid.ranks(), .backend = grid.backend},
-                     [&](Rank& rank) { train(grid, rank, result, mutex); });
+                     [&](Rank& rank) {
+                       if (grid.gpt)
+                         train<Gpt>(grid, gpt_of(grid), rank, result, mutex);
+                       else
+                         train<Llama>(grid, llama_of(grid), rank, result, mutex);
+                     });
   return result;
 }
 
-const Result& on_one_rank(bool tied) {
-  static const Result kOwn = trained({});
+const Result& on_one_rank(const Grid& grid) {
+  static const Result kLlama = trained({});
   static const Result kTied = trained({.tied = true});
-  return tied ? kTied : kOwn;
+  static const Result kGpt = trained({.gpt = true});
+  return grid.gpt ? kGpt : grid.tied ? kTied : kLlama;
 }
 
-class LlamaLayouts : public ::testing::TestWithParam<Grid> {};
+class Layouts : public ::testing::TestWithParam<Grid> {};
 
-TEST_P(LlamaLayouts, GiveTheNumbersOfOneRank) {
-  const Result& expected = on_one_rank(GetParam().tied);
+TEST_P(Layouts, GiveTheNumbersOfOneRank) {
+  const Result& expected = on_one_rank(GetParam());
   const Result found = trained(GetParam());
   ASSERT_EQ(found.losses.size(), expected.losses.size());
   for (std::size_t i = 0; i < expected.losses.size(); ++i) {
@@ -165,7 +177,7 @@ TEST_P(LlamaLayouts, GiveTheNumbersOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Grids, LlamaLayouts,
+    Grids, Layouts,
     ::testing::Values(Grid{.shard = 2}, Grid{.tp = 2}, Grid{.tp = 4}, Grid{.tp = 2, .sequence = true},
                       Grid{.tp = 4, .sequence = true}, Grid{.shard = 2, .tp = 2, .tied = true},
                       Grid{.shard = 2, .tp = 2, .sequence = true, .stage = Shard::kOptimizer},
@@ -174,7 +186,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Grid{.replicate = 2, .tp = 3, .sequence = true, .accumulation = 4},
                       Grid{.replicate = 2, .shard = 2, .tp = 2, .stage = Shard::kParameters, .backend = "tcp"},
                       Grid{.replicate = 2, .shard = 2, .tp = 2, .sequence = true, .stage = Shard::kGradients,
-                           .tied = true, .backend = "tcp"}));
+                           .tied = true, .backend = "tcp"},
+                      Grid{.tp = 2, .gpt = true}, Grid{.tp = 3, .sequence = true, .gpt = true},
+                      Grid{.shard = 2, .tp = 2, .sequence = true, .stage = Shard::kOptimizer, .gpt = true},
+                      Grid{.shard = 2, .tp = 4, .stage = Shard::kParameters, .gpt = true, .backend = "tcp"}));
 
 }  // namespace
 }  // namespace reigen::models
