@@ -8,7 +8,7 @@
 // embedding and of the last layer. So the model returns this rank's part of the scores: use
 // vocab_parallel_cross_entropy() (reigen/parallel/tensor_operations.h) with vocab_part() as the loss.
 // Numbers of heads and features need not be multiples of the number of ranks, but each rank must get at least one head
-// of keys. A model must use LibTorch's operations (Kernels::kTorch) for the layers that hold divided weights.
+// of keys.
 // Cost for each layer and sample: two all_reduces of [T, dim] in forward and two in backward.
 #pragma once
 

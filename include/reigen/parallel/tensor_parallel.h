@@ -67,7 +67,8 @@ struct ColumnOptions {
 struct RowOptions {
   std::int64_t block = 1;
 };
-// A linear layer whose outputs are divided: some rows of its weight [out, in], and the same elements of its bias.
+// A linear layer whose outputs are divided: some rows of its weight [out, in], and the same elements of its bias. With
+// gather_output the bias is whole.
 Style column(const ColumnOptions& options = {});
 // A linear layer whose inputs are divided: some columns of its weight. The bias is whole on every rank.
 Style row(const RowOptions& options = {});

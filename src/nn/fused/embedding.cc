@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "nn/fused/once.h"
 #include "nn/fused/run.h"
+#include "tensor/hooks/taken_over.h"
 
 namespace reigen::nn {
 
@@ -65,6 +66,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
 }  // namespace
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {
+  if (tensor::is_taken_over(weight)) return at::embedding(weight, tokens);
   fused::check_tensors("embedding", {&weight});
   REIGEN_CHECK(weight.dim() == 2 && weight.size(1) >= 1,
                "[embedding] the weight has another shape\n  got: [{}]   expected: [V,D]",

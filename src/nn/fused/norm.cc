@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "nn/fused/once.h"
 #include "nn/fused/run.h"
+#include "tensor/hooks/taken_over.h"
 
 namespace reigen::nn {
 
@@ -207,20 +208,20 @@ AddedNorm normalised(const char* what, const at::Tensor& x, const at::Tensor& ad
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
-  return normalised("layer_norm", x, {}, weight, bias, true, eps).output;
+  return normalised("layer_norm", x, {}, tensor::used(weight), tensor::used(bias), true, eps).output;
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return normalised("rms_norm", x, {}, weight, {}, false, eps).output;
+  return normalised("rms_norm", x, {}, tensor::used(weight), {}, false, eps).output;
 }
 
 AddedNorm add_layer_norm(const at::Tensor& x, const at::Tensor& added, const at::Tensor& weight, const at::Tensor& bias,
                          double eps) {
-  return normalised("add_layer_norm", x, added, weight, bias, true, eps);
+  return normalised("add_layer_norm", x, added, tensor::used(weight), tensor::used(bias), true, eps);
 }
 
 AddedNorm add_rms_norm(const at::Tensor& x, const at::Tensor& added, const at::Tensor& weight, double eps) {
-  return normalised("add_rms_norm", x, added, weight, {}, false, eps);
+  return normalised("add_rms_norm", x, added, tensor::used(weight), {}, false, eps);
 }
 
 }  // namespace reigen::nn

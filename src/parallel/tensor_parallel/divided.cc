@@ -18,6 +18,7 @@
 
 #include "reigen/base/error.h"
 #include "tensor/hooks/intercept.h"
+#include "tensor/hooks/taken_over.h"
 
 namespace reigen::parallel {
 namespace {
@@ -99,8 +100,13 @@ at::Tensor compute(const Divided& divided, const Product& product) {
   if (divided.kind == Style::Kind::kRow) {
     return row_parallel_linear(product.x, product.weight, product.bias, divided.region);
   }
-  const at::Tensor own = column_parallel_linear(product.x, product.weight, product.bias, divided.region);
-  return divided.gather_output ? gather_results(own, own.dim() - 1, divided.region.group) : own;
+  if (!divided.gather_output) {
+    return column_parallel_linear(product.x, product.weight, product.bias, divided.region);
+  }
+  // The bias of such a layer is whole: a Linear may add it to the gathered result by an operation of its own.
+  const at::Tensor own = column_parallel_linear(product.x, product.weight, {}, divided.region);
+  const at::Tensor all = gather_results(own, own.dim() - 1, divided.region.group);
+  return product.bias.defined() ? all + product.bias : all;
 }
 
 [[noreturn]] void refuse(const Divided& divided, const std::string& operation) {
@@ -212,6 +218,7 @@ void intercepted(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
 }  // namespace
 
 void remember(const at::Tensor& weight, Divided divided) {
+  tensor::take_over(weight);
   const std::unique_lock lock(table().mutex);
   std::erase_if(table().weights, [](const auto& entry) { return entry.second.tensor.expired(); });
   table().weights.insert_or_assign(weight.unsafeGetTensorImpl(),

@@ -108,13 +108,13 @@ class Placer {
     } else {
       require(chosen, has_matrix && !is_embedding, "a linear layer, with a weight [out, in]");
     }
-    const bool is_column = chosen.style.kind == Kind::kColumn;
+    const bool is_row = chosen.style.kind == Kind::kRow;
     for (const auto& item : chosen.module->named_parameters(/*recurse=*/false)) {
       const bool is_bias = item.key() == "bias";
-      if (is_bias && !is_column) {
+      if (is_bias && is_row) {
         if (state_.region.sequence) remember(item.value(), whole(item.value(), Kind::kSequence));
-      } else {
-        divide(chosen, item.value(), chosen.style.kind == Kind::kRow ? 1 : 0, is_bias);
+      } else if (!is_bias || !chosen.style.gather_output) {
+        divide(chosen, item.value(), is_row ? 1 : 0, is_bias);
       }
     }
   }
