@@ -111,6 +111,14 @@ void check_parallel(const Config& config) {
        {shard == "parameters" && parallel.strategy.name != "plain",
         apart(strategy, "each rank averages its share of the gradients"),
         "choose parallel.strategy plain, or parallel.shard optimizer or none"},
+       {config.mesh.sequence && config.mesh.tp == 1, "mesh.sequence needs mesh.tp", "set mesh.tp to 2 or more"},
+       {config.mesh.tp > 1 && config.train.not_finite == "rollback",
+        "mesh.tp and train.not_finite rollback do not go together yet", "choose train.not_finite stop or skip"},
+       {config.mesh.tp > 1 && config.train.verify > 0,
+        "mesh.tp and train.verify do not go together: the check compares data parallelism only"},
+       {config.mesh.tp > 1 && acts_on_weights(parallel.strategy),
+        fmt::format("mesh.tp and {} do not go together: with this strategy each rank has weights of its own", strategy),
+        "choose parallel.strategy plain, or leave mesh.tp out"},
        {parallel.reshard_to > 0 && !parallel.reshard_after_forward,
         "parallel.reshard_to needs parallel.reshard_after_forward true"}});
 }

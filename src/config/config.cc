@@ -128,6 +128,7 @@ std::vector<Field> fields(Config& config) {
   describe(all, config.data);
   describe(all, config.model);
   describe(all, config.parallel);
+  describe(all, config.mesh);
   describe(all, config.comm);
   describe(all, config.checkpoint);
   return std::move(all.rows);

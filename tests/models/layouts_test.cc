@@ -79,7 +79,7 @@ at::Tensor tokens_of(std::int64_t first, std::int64_t count) {
   return (all * all % 1000003 % 37).view({kBatch, kPositions + 1}).narrow(0, first, count);
 }
 
-// Writes this rank's parts of the weights into the whole weights.
+// Writes this rank's parts of the weights into the whole weights. No two ranks may give the same element.
 void collect(const std::vector<tensor::NamedTensor>& parts, std::map<std::string, at::Tensor>& whole) {
   for (const tensor::NamedTensor& item : parts) {
     at::Tensor& to = whole[item.name];
@@ -89,6 +89,7 @@ void collect(const std::vector<tensor::NamedTensor>& parts, std::map<std::string
     layout::Runs runs(shape, part);
     const at::Tensor from = item.tensor.detach().contiguous().view({-1});
     while (const auto run = runs.next()) {
+      EXPECT_TRUE(to.view({-1}).narrow(0, run->global, run->count).isnan().all().item<bool>()) << item.name;
       to.view({-1}).narrow(0, run->global, run->count).copy_(from.narrow(0, part.first + run->local, run->count));
     }
   }

@@ -1,5 +1,5 @@
 // Runs that recompute activations must train to the same bits.
-#include "reigen/train/gpt_task.h"
+#include "reigen/train/decoder_task.h"
 #include "reigen/train/mlp_task.h"
 #include "reigen/train/resnet18_task.h"
 #include "train/small_run.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "format/temporary_folder.h"
-#include "reigen/train/gpt_task.h"
+#include "reigen/train/decoder_task.h"
 #include "reigen/train/mnist_task.h"
 #include "reigen/train/resnet18_task.h"
 

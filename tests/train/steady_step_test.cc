@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fakes/cuda/stand_in.h"
-#include "reigen/train/gpt_task.h"
+#include "reigen/train/decoder_task.h"
 #include "reigen/train/mlp_task.h"
 #include "reigen/train/resnet18_task.h"
 #include "train/small_run.h"

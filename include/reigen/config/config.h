@@ -241,6 +241,19 @@ inline void describe(Fields& fields, ParallelConfig& o) {
   o.strategy.add_options(fields);
 }
 
+struct MeshConfig {
+  std::int64_t tp = 1;
+  bool sequence = false;
+};
+inline void describe(Fields& fields, MeshConfig& o) {
+  fields.section = "mesh";
+  fields.add("tp", o.tp, at_least(1).up_to(1e6),
+             "ranks that divide each layer of the model between them (tensor parallelism); neighbours, which should be "
+             "on one machine");
+  fields.add("sequence", o.sequence,
+             "with mesh.tp: between divided layers each of these ranks holds its part of the sequence only");
+}
+
 struct CommConfig {
   comm::GroupOptions group = {.timeout = {}};
   std::int64_t machines = 0;
@@ -275,6 +288,7 @@ struct Config {
   DataConfig data = {};
   ModelConfig model = {};
   ParallelConfig parallel = {};
+  MeshConfig mesh = {};
   CommConfig comm = {};
   CheckpointConfig checkpoint = {};
 };

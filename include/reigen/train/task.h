@@ -18,6 +18,7 @@
 
 #include "reigen/data/dataset.h"
 #include "reigen/nn/unit.h"
+#include "reigen/parallel/tensor_parallel.h"
 
 namespace torch::nn {
 class Module;
@@ -57,6 +58,13 @@ class Task {
 
   // Sets the initial values. They depend on the seed and the parameters' names alone. The default is nn::initialize.
   virtual void initialize(std::uint64_t seed);
+
+  // How the ranks along the mesh axis "tp" divide the model's layers (--mesh.tp, reigen/parallel/tensor_parallel.h). An
+  // empty plan means that they cannot. The trainer calls tensor_plan() when the module has its values. After the trainer
+  // has divided the module, it calls divide(): from then on the module's forward may return a part of its result, and
+  // loss() and score() must give what they give for the whole module.
+  virtual parallel::Plan tensor_plan() { return {}; }
+  virtual void divide(const parallel::TensorParallel& divided) { (void)divided; }
 
   // The first call opens the data; more calls may follow. The trainer calls test_data() before the first step, so that
   // a damaged file is found early.

@@ -22,8 +22,10 @@ layout::Part nothing_of(const tensor::NamedTensor& item) {
 
 std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> tensors, const RankGroups& groups) {
   std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
-    if (item.is_divided()) return (item.is_replicated ? groups.world : groups.replicas).rank() != 0;
-    return groups.world.rank() != 0 || groups.box_owners.rank() != 0;
+    const bool is_whole = item.shape.empty();  // the ranks that divide dimensions of other tensors have the same of it
+    if (is_whole && groups.box_owners.rank() != 0) return true;
+    const bool is_share = item.is_divided() && !item.is_replicated;
+    return (is_share ? groups.replicas : groups.world).rank() != 0;
   });
   return tensors;
 }

@@ -52,7 +52,10 @@ void ModelFiles::make_room() {
 // If no rank has all weights, they are copied from the checkpoint, one tensor at a time. If there is no checkpoint of
 // this step, they are gathered in memory, if they fit there.
 void ModelFiles::write_model() {
-  const bool of_checkpoint = model_.gathers() && checkpoints_.saved() == run_.done;
+  const bool of_checkpoint = model_.is_in_parts() && checkpoints_.saved() == run_.done;
+  if (run_.mesh && !of_checkpoint) {
+    throw IoError("ranks hold parts of it, and there is no checkpoint to put it together from");
+  }
   if (model_.gathers() && !of_checkpoint) {
     require_room("the whole model, of which there is no checkpoint,", model_.whole_weights(), "", run_.world,
                  [&] { return available_on(run_.device); });
@@ -68,7 +71,7 @@ void ModelFiles::write_model() {
 }
 
 void ModelFiles::write_average() {
-  if (model_.gathers()) {
+  if (model_.is_in_parts()) {
     together(run_.world, "averaged weights", [&] {
       if (checkpoints_.saved() != run_.done) {
         throw IoError("ranks hold parts of it, and there is no checkpoint to put it together from");

@@ -38,7 +38,7 @@ void Ending::save_last() {
   const bool is_due = checkpoints_.asked_to_save() != run_.done;
   if (has_ended && is_due) {
     checkpoints_.require_finite();
-    if (!model_.gathers()) models_.write();
+    if (!model_.is_in_parts()) models_.write();  // otherwise it is put together from the checkpoint
   }
   if (is_due) checkpoints_.save();
   checkpoints_.wait();

@@ -30,6 +30,7 @@
 #include "train/loop/step_graph.h"
 #include "train/loop/validation.h"
 #include "train/model/device.h"
+#include "train/model/divide_layers.h"
 #include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 #include "train/model/trained_model.h"
@@ -108,6 +109,7 @@ FitResult Trainer::Impl::fit() {
   try {
     require_same(run.config, run.world);
     run.device = device_of(run.config.train, run.world);
+    open_mesh(run);
     graph.require_possible();
     trace.open();
   } catch (InvalidArgument& error) {

@@ -32,7 +32,7 @@ Scores Validation::score_all(bool may_end) {
   module.eval();
   const bool gathers = model_.gathers();
   if (gathers) model_.parallel().prepare_forward();
-  const data::Range mine = data::share_of({0, data_.test().size()}, run_.world.rank(), run_.world.size());
+  const data::Range mine = data::share_of({0, data_.test().size()}, run_.data.rank(), run_.data.size());
   Scores sum;
   const std::int64_t batch = run_.task.score_batch();
   const std::int64_t count = calls();
@@ -60,8 +60,9 @@ Scores Validation::score_all(bool may_end) {
   double sums[4] = {sum.loss_sum, static_cast<double>(sum.correct.value_or(0)), static_cast<double>(sum.count),
                     sum.correct ? 1.0 : 0.0};
   run_.world.all_reduce(sums, sums, 4, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"});
-  Scores all{.loss_sum = sums[0], .count = std::llround(sums[2])};
-  if (sums[3] > 0) all.correct = std::llround(sums[1]);
+  const double copies = run_.copies();
+  Scores all{.loss_sum = sums[0] / copies, .count = std::llround(sums[2] / copies)};
+  if (sums[3] > 0) all.correct = std::llround(sums[1] / copies);
   return all;
 }
 
@@ -81,8 +82,8 @@ Scores Validation::score_some(const std::vector<std::int64_t>& indices) {
 std::int64_t Validation::calls() const {
   const std::int64_t batch = run_.task.score_batch();
   std::int64_t most = 0;
-  for (int rank = 0; rank < run_.world.size(); ++rank) {
-    const data::Range one = data::share_of({0, data_.test().size()}, rank, run_.world.size());
+  for (int rank = 0; rank < run_.data.size(); ++rank) {
+    const data::Range one = data::share_of({0, data_.test().size()}, rank, run_.data.size());
     most = std::max(most, (one.end - one.begin + batch - 1) / batch);
   }
   return most;

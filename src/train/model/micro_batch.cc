@@ -15,7 +15,7 @@ namespace reigen::train {
 void seed_step(const Run& run, std::int64_t done) {
   if (run.config.run.ranks == "threads") return;
   const auto word = base::philox(static_cast<std::uint64_t>(run.config.train.seed), static_cast<std::uint64_t>(done),
-                                 static_cast<std::uint64_t>(run.world.rank()));
+                                 static_cast<std::uint64_t>(run.data.rank()));
   at::manual_seed((static_cast<std::uint64_t>(word[0]) << 32) | word[1]);
 }
 

@@ -26,7 +26,7 @@ std::optional<parallel::Shard> shard_named(const std::string& name) {
 }  // namespace
 
 parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config, const Communicator& world,
-                                                    const at::Device& device) {
+                                                    const at::Device& device, bool has_mesh) {
   parallel::DataParallelOptions options{
       .bucket_mb = config.bucket_mb, .overlap = config.overlap, .strategy = parallel::strategy_of(config.strategy)};
   options.share_cores = false;  // the code that trains calls share_cores(), with train.threads
@@ -40,7 +40,7 @@ parallel::DataParallelOptions data_parallel_options(const ParallelConfig& config
   options.gather_type = travelling_type(config.gather_type);
   options.reduce_type = travelling_type(config.reduce_type);
   options.offload = config.offload;
-  if (config.replicas > 1) {
+  if (config.replicas > 1 && !has_mesh) {
     options.mesh.emplace(
         world, std::vector<mesh::Axis>{{"dp_replicate", static_cast<int>(config.replicas)}, {"dp_shard", mesh::kRest}});
   }

@@ -19,6 +19,7 @@
 #include "tensor/calls.h"
 #include "train/model/activations.h"
 #include "train/model/device.h"
+#include "train/model/divide_layers.h"
 #include "train/model/memory_fit.h"
 #include "train/model/parallel_options.h"
 #include "train/model/verify_before_training.h"
@@ -131,8 +132,13 @@ void TrainedModel::set_values(const Start& start) {
 void TrainedModel::wrap(const Start& start, bool without_memory) {
   const Config& config = run_.config;
   if (run_.device.is_cuda()) module().to(run_.device);
-  parallel::DataParallelOptions how = data_parallel_options(config.parallel, run_.world, run_.device);
+  parallel::DataParallelOptions how =
+      data_parallel_options(config.parallel, run_.data, run_.device, run_.mesh.has_value());
   how.units = run_.task.units();
+  if (run_.mesh) {
+    how.tensor_parallel = divide_layers(run_);
+    run_.task.divide(how.tensor_parallel);
+  }
   if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
   if (without_memory) how.initialize = alone([&] { set_values(start); });
   parallel::LayoutInputs inputs = parallel::layout_inputs(module(), run_.world, how);
@@ -143,7 +149,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   memory_ = formula(layout, layout.coordinates_of(run_.world.rank()));
   // After a rollback there is no check: the memory of the old wrapper may not be free yet, so it would be counted
   // twice.
-  const std::int64_t samples = (start.global_batch + run_.world.size() - 1) / run_.world.size();
+  const std::int64_t samples = (start.global_batch + run_.data.size() - 1) / run_.data.size();
   if (run_.rollbacks == 0) {
     require_room(module(), inputs, config, samples, run_.world, [&] { return available_on(run_.device); });
     if (const std::int64_t pinned =
@@ -161,7 +167,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   parallel_.emplace(module(), run_.world, how);
   optimization_.emplace(
       config, parallel_->parameters(),
-      RunLength{.total_steps = run_.total, .global_batch = start.global_batch, .world_size = run_.world.size()});
+      RunLength{.total_steps = run_.total, .global_batch = start.global_batch, .world_size = run_.data.size()});
 }
 
 void TrainedModel::load_state(const Start& start) {
@@ -174,7 +180,7 @@ void TrainedModel::load_state(const Start& start) {
       of_optimization.push_back(item);
   }
   optimization_->load_state(of_optimization, start.from->manifest().optimizer_steps);
-  if (of_strategy.empty() || run_.world.size() == 1) return;
+  if (of_strategy.empty() || run_.data.size() == 1) return;
   if (start.other_strategy.empty()) {
     parallel_->load_strategy_state(of_strategy);
   } else {
@@ -203,7 +209,7 @@ void TrainedModel::settle() {
                      static_cast<std::size_t>(item.tensor.numel()), tensor::to_data_type(item.tensor.scalar_type()),
                      counts ? ReduceOp::kMax : ReduceOp::kAvg,
                      {.tag = "optimizer state", .after = tensor::stream_of(item.tensor)});
-    tensor::run_calls(run_.world, calls, item.tensor);
+    tensor::run_calls(run_.data, calls, item.tensor);
   }
 }
 

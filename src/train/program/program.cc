@@ -171,7 +171,8 @@ void tell_the_others(const Communicator& world) {
 int train_rank(const Job& job, const Communicator& world) {
   try {
     const bool computes_first = job.config.train.verify > 0;
-    const std::unique_ptr<Task> task = job.recipe.make(job.config, !computes_first);
+    const bool without_memory = !computes_first && job.config.mesh.tp == 1;  // whole weights are divided there
+    const std::unique_ptr<Task> task = job.recipe.make(job.config, without_memory);
     Trainer trainer(*task, world,
                     {.config = job.config,
                      .batch_per_rank = job.recipe.batch_per_rank,

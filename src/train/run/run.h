@@ -6,10 +6,12 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "reigen/comm/communicator.h"
+#include "reigen/mesh/mesh.h"
 #include "reigen/train/config.h"
 #include "reigen/train/task.h"
 #include "reigen/train/trainer.h"
@@ -21,6 +23,7 @@ struct Run {
   Run(Task& its_task, Communicator its_world, TrainerOptions its_options)
       : task(its_task),
         world(std::move(its_world)),
+        data(world),
         options(std::move(its_options)),
         config(options.config),
         console(is_first(), options.write ? options.write : write_to_stdout, options.columns) {}
@@ -30,7 +33,12 @@ struct Run {
   void say(const std::string& text) { console.say(text); }
 
   Task& task;
-  Communicator world;
+  Communicator world;  // all ranks
+  // The ranks that compute on different samples: all ranks, or with mesh.tp those along the axes of data parallelism.
+  Communicator data;
+  std::optional<mesh::Mesh> mesh = {};  // of all ranks, if mesh.tp is above 1
+  // How many ranks compute on the same samples. Sums over `world` count each of these samples so often.
+  int copies() const { return world.size() / data.size(); }
   TrainerOptions options;
   Config config;  // options.config, with values that a checkpoint adds
   Console console;

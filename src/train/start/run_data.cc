@@ -29,7 +29,7 @@ void RunData::open(const checkpoint::Checkpoint* found) {
       choice.global_batch = config.train.global_batch;
     else
       choice.batch_size = run_.options.batch_per_rank;
-    loader_.emplace(run_.task.training_data(), choice, run_.world);
+    loader_.emplace(run_.task.training_data(), choice, run_.data);
     described_ = options_of(config, run_.task.name(), loader_->size());
     meaning = run_.task.training_data()->meaning();
     for (const auto& [key, value] : to_text(meaning)) described_[key] = metadata_[key] = value;

@@ -1,6 +1,6 @@
 #include "train/tasks/recipes.h"
 
-#include "reigen/train/gpt_task.h"
+#include "reigen/train/decoder_task.h"
 #include "reigen/train/mlp_task.h"
 #include "reigen/train/mnist_task.h"
 #include "reigen/train/resnet18_task.h"
@@ -12,6 +12,10 @@ namespace {
 constexpr const char* kDigits =
     "a folder with the four files of MNIST's form (IDX), plain or .gz;\n"
     "  without it: digits that the program draws";
+
+constexpr const char* kText =
+    "a text file of any name, or a folder of *.txt and *.md, plain or .gz, of\n"
+    "  which a tenth is for validation; without it: Reigen's documents";
 
 constexpr std::int64_t kMostLayers = 1000;
 
@@ -88,22 +92,24 @@ nn::Kernels kernels_of(const std::string& name) {
   return name == "torch" ? nn::Kernels::kTorch : nn::Kernels::kAuto;
 }
 
+ModelOption kernels_option() {
+  return {.key = "kernels",
+          .value = std::string("auto"),
+          .meaning = "fused: Reigen's operations for norms, activations, embedding and loss; torch: LibTorch's; auto: "
+                     "fused on a GPU",
+          .choices = {"auto", "fused", "torch"}};
+}
+
 Recipe gpt() {
   return {.name = "gpt",
           .summary = "a decoder on the characters of a text, yours or Reigen's documents",
-          .data =
-              "a text file of any name, or a folder of *.txt and *.md, plain or .gz, of\n"
-              "  which a tenth is for validation; without it: Reigen's documents",
+          .data = kText,
           .defaults = defaults({.epochs = 5}, {{"layers", 6, "layers of attention and MLP", 1, kMostLayers},
                                                {"dim", 384, "width"},
                                                {"heads", 6, "heads of attention; must divide model.dim"},
                                                {"context", 256, "characters of a window"},
                                                {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0},
-                                               {.key = "kernels",
-                                                .value = std::string("auto"),
-                                                .meaning = "fused: Reigen's operations for norms, GELU, embedding and "
-                                                           "loss; torch: LibTorch's; auto: fused on a GPU",
-                                                .choices = {"auto", "fused", "torch"}}}),
+                                               kernels_option()}),
           .batch_per_rank = 8,
           .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
             return std::make_unique<GptTask>(
@@ -120,10 +126,43 @@ Recipe gpt() {
           }};
 }
 
+Recipe llama() {
+  return {.name = "llama",
+          .summary = "a decoder of the Llama family on the same text",
+          .data = kText,
+          .defaults = defaults({.epochs = 5},
+                               {{"layers", 6, "layers of attention and MLP", 1, kMostLayers},
+                                {"dim", 384, "width"},
+                                {"heads", 6, "heads of queries; 2 x model.heads must divide model.dim"},
+                                {"kv_heads", 6, "heads of keys and values; must divide model.heads"},
+                                {"hidden", 1024, "features of the MLP"},
+                                {"context", 256, "characters of a window"},
+                                {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0},
+                                {.key = "tied", .value = false, .meaning = "the last layer has the embedding's weight"},
+                                kernels_option()}),
+          .batch_per_rank = 8,
+          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
+            return std::make_unique<LlamaTask>(
+                LlamaTaskOptions{.path = config.data.path,
+                                 .type = type_of(config),
+                                 .without_memory = without_memory,
+                                 .seed = static_cast<std::uint64_t>(config.train.seed),
+                                 .model = {.vocab = config.model["vocab"],
+                                           .layers = config.model["layers"],
+                                           .dim = config.model["dim"],
+                                           .heads = config.model["heads"],
+                                           .kv_heads = config.model["kv_heads"],
+                                           .hidden = config.model["hidden"],
+                                           .context = config.model["context"],
+                                           .tied = config.model.flag("tied"),
+                                           .kernels = kernels_of(config.model.text("kernels"))}});
+          }};
+}
+
 }  // namespace
 
 const std::vector<Recipe>& recipes() {
-  static const std::vector<Recipe> kRecipes = {mnist(), mlp(), resnet18(), gpt()};
+  static const std::vector<Recipe> kRecipes = {mnist(), mlp(), resnet18(), gpt(), llama()};
   return kRecipes;
 }
 

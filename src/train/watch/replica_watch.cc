@@ -19,18 +19,22 @@ void ReplicaWatch::end_step(std::int64_t step) {
   if (run_.world.size() == 1 || model_.ranks_differ() || all_hold_one) return;
   std::vector<tensor::NamedTensor> whole;
   std::vector<tensor::NamedTensor> divided;
-  const auto add = [&](const tensor::NamedTensor& item) { (item.is_divided() ? divided : whole).push_back(item); };
+  std::vector<tensor::NamedTensor> boxes;  // of weights of which ranks divide a dimension
+  const auto add = [&](const tensor::NamedTensor& item) {
+    (item.is_replicated ? boxes : item.is_divided() ? divided : whole).push_back(item);
+  };
   for (const ParameterRange& range : ranges) {
     for (const tensor::Segment& segment : range.segments()) {
       tensor::NamedTensor item{segment.name,
                                range.values().narrow(0, segment.offset, segment.numel).view(segment.shape)};
-      if (range.sharing().whole() != nullptr || range.is_common()) item.part = range.part_of(segment);
+      tensor::describe_part(item, range, segment, range.sharing().whole() != nullptr || range.is_common());
       add(item);
     }
   }
   for (const tensor::NamedTensor& item : model_.optimization().state()) add(item);
   // Only ranks that hold the same share can see that their copies differ. together() makes all ranks throw the error.
   auto drifted = parallel::compare_replicas(whole, run_.world);
+  if (!drifted) drifted = parallel::compare_replicas(boxes, run_.data, run_.world.rank());
   if (!drifted) drifted = parallel::compare_replicas(divided, model_.parallel().replicas(), run_.world.rank());
   together(run_.world, "replicas", [&] {
     if (!drifted) return;

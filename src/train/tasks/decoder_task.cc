@@ -1,14 +1,17 @@
-#include "reigen/train/gpt_task.h"
+#include "reigen/train/decoder_task.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/philox.h"
 #include "reigen/base/error.h"
+#include "reigen/models/tensor_plan.h"
 #include "reigen/nn/cross_entropy.h"
+#include "reigen/parallel/tensor_operations.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/make_model.h"
 
@@ -31,14 +34,17 @@ std::string printable(const std::string& text) {
 
 }  // namespace
 
-GptTask::GptTask(const GptTaskOptions& options) : options_(options) {}
+template <class M, class S>
+DecoderTask<M, S>::DecoderTask(const DecoderTaskOptions<S>& options) : options_(options) {}
 
-const std::string& GptTask::name() const {
-  static const std::string kName = "gpt";
+template <class M, class S>
+const std::string& DecoderTask<M, S>::name() const {
+  static const std::string kName = std::is_same_v<M, models::Gpt> ? "gpt" : "llama";
   return kName;
 }
 
-const std::shared_ptr<const data::Corpus>& GptTask::corpus() {
+template <class M, class S>
+const std::shared_ptr<const data::Corpus>& DecoderTask<M, S>::corpus() {
   if (!corpus_) {
     corpus_ = std::make_shared<const data::Corpus>(options_.path.empty() ? data::own_documents()
                                                                          : data::read_corpus(options_.path));
@@ -46,9 +52,10 @@ const std::shared_ptr<const data::Corpus>& GptTask::corpus() {
   return corpus_;
 }
 
-models::Gpt& GptTask::module() {
+template <class M, class S>
+M& DecoderTask<M, S>::module() {
   if (model_) return *model_;
-  models::GptOptions sizes = options_.model;
+  S sizes = options_.model;
   const auto needed = static_cast<std::int64_t>(corpus()->vocabulary().size());
   if (sizes.vocab == 0) sizes.vocab = needed;
   if (sizes.vocab < needed) {
@@ -57,21 +64,24 @@ models::Gpt& GptTask::module() {
                                  .expected = fmt::format("at least {}, the different bytes of the text", needed),
                                  .fix = "leave it out"});
   }
-  model_ = make_model<models::Gpt>(options_.without_memory, options_.type, sizes);
+  model_ = make_model<M>(options_.without_memory, options_.type, sizes);
   return *model_;
 }
 
-data::DatasetPtr GptTask::training_data() {
+template <class M, class S>
+data::DatasetPtr DecoderTask<M, S>::training_data() {
   if (!training_) training_ = data::text_windows(corpus(), {.context = options_.model.context});
   return training_;
 }
 
-data::DatasetPtr GptTask::test_data() {
+template <class M, class S>
+data::DatasetPtr DecoderTask<M, S>::test_data() {
   if (!test_) test_ = data::text_windows(corpus(), {options_.model.context, data::Split::kTest});
   return test_;
 }
 
-std::string GptTask::kind_of_samples() const {
+template <class M, class S>
+std::string DecoderTask<M, S>::kind_of_samples() const {
   if (options_.path.empty())
     return fmt::format("windows of {} characters from Reigen's documents", options_.model.context);
   const bool folder = corpus_ && corpus_->taken().files > 0;
@@ -79,35 +89,54 @@ std::string GptTask::kind_of_samples() const {
                      folder ? fmt::format(" ({})", corpus_->taken().text()) : "");
 }
 
-at::Tensor GptTask::loss(const at::Tensor& input, const at::Tensor& target) {
+template <class M, class S>
+parallel::Plan DecoderTask<M, S>::tensor_plan() {
+  return models::tensor_plan(module().options());
+}
+
+template <class M, class S>
+at::Tensor DecoderTask<M, S>::loss(const at::Tensor& input, const at::Tensor& target) {
   const at::Tensor scores = module().forward(input).flatten(0, 1);
+  if (is_divided()) {
+    return parallel::vocab_parallel_cross_entropy(scores, target.flatten(),
+                                                  models::vocab_part(module().options().vocab, divided_),
+                                                  divided_.region().group, {.ignore_index = data::kIgnoredToken});
+  }
   if (nn::are_fused(options_.model.kernels, scores.device())) {
     return nn::cross_entropy(scores, target.flatten(), {.ignore_index = data::kIgnoredToken});
   }
   return at::cross_entropy_loss(scores, target.flatten(), {}, at::Reduction::Mean, data::kIgnoredToken);
 }
 
-Scores GptTask::score(const at::Tensor& input, const at::Tensor& target) {
-  return score_classes(module().forward(input).flatten(0, 1), target.flatten());
+template <class M, class S>
+Scores DecoderTask<M, S>::score(const at::Tensor& input, const at::Tensor& target) {
+  at::Tensor scores = module().forward(input).flatten(0, 1);
+  if (is_divided()) scores = parallel::gather_results(scores, 1, divided_.region().group);
+  return score_classes(scores, target.flatten());
 }
 
-std::string GptTask::describe(const Scores& scores) const {
+template <class M, class S>
+std::string DecoderTask<M, S>::describe(const Scores& scores) const {
   return fmt::format("validation loss {:.4f}, perplexity {:.3f} ({} characters)", scores.loss(),
                      std::exp(scores.loss()), scores.count);
 }
 
-std::vector<std::pair<std::string, double>> GptTask::more_figures(const Scores& scores) const {
+template <class M, class S>
+std::vector<std::pair<std::string, double>> DecoderTask<M, S>::more_figures(const Scores& scores) const {
   return {{"test_perplexity", std::exp(scores.loss())}};
 }
 
-std::string GptTask::closing_words() {
+template <class M, class S>
+std::string DecoderTask<M, S>::closing_words() {
+  if (is_divided()) return {};  // only rank 0 is asked, and it cannot run the model alone
   std::string text = printable(sample("\n", kSampleBytes));
   for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 5) text.replace(at, 1, "\n    ");
   return "it goes on like this:\n    " + text;
 }
 
-std::string GptTask::sample(const std::string& begin, std::int64_t count) {
-  models::Gpt& model = module();
+template <class M, class S>
+std::string DecoderTask<M, S>::sample(const std::string& begin, std::int64_t count) {
+  M& model = module();
   const std::string& vocabulary = corpus()->vocabulary();
   std::vector<std::int64_t> tokens;
   for (const char c : begin) {
@@ -130,5 +159,8 @@ std::string GptTask::sample(const std::string& begin, std::int64_t count) {
   }
   return corpus()->text(std::span(tokens).subspan(start));
 }
+
+template class DecoderTask<models::Gpt, models::GptOptions>;
+template class DecoderTask<models::Llama, models::LlamaOptions>;
 
 }  // namespace reigen::train

@@ -1,6 +1,6 @@
-// The text task: each byte is a token, and the decoder of models/gpt.h learns to predict the next token. The loss is
-// the cross entropy over all targets except data::kIgnoredToken. The samples that the score counts are tokens, not
-// texts.
+// The text tasks: each byte is a token, and a decoder (models/gpt.h or models/llama.h) learns to predict the next token.
+// The loss is the cross entropy over all targets except data::kIgnoredToken. The samples that the score counts are
+// tokens, not texts.
 // Thread rule: a task belongs to one rank (task.h).
 #pragma once
 
@@ -14,28 +14,36 @@
 
 #include "reigen/data/text.h"
 #include "reigen/models/gpt.h"
+#include "reigen/models/llama.h"
 #include "reigen/train/task.h"
 
 namespace reigen::train {
 
-struct GptTaskOptions {
+// `Sizes` are the options of the model.
+template <class Sizes>
+struct DecoderTaskOptions {
   std::string path = {};               // file or folder for data::read_corpus; if empty, data::own_documents
   c10::ScalarType type = c10::kFloat;  // type of the weights: kFloat or kDouble
   bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
   std::uint64_t seed = 0;              // seed of the text that closing_words() generates
   // The options of the model. If vocab is 0, the model has one token for each different byte of the text. A larger
   // vocab makes a model with unused tokens.
-  models::GptOptions model = {.vocab = 0};
+  Sizes model = {.vocab = 0};
 };
+using GptTaskOptions = DecoderTaskOptions<models::GptOptions>;
+using LlamaTaskOptions = DecoderTaskOptions<models::LlamaOptions>;
 
-class GptTask final : public Task {
+template <class Model, class Sizes>
+class DecoderTask final : public Task {
  public:
-  explicit GptTask(const GptTaskOptions& options = {});
+  explicit DecoderTask(const DecoderTaskOptions<Sizes>& options = {});
 
   const std::string& name() const override;
-  models::Gpt& module() override;  // throws as training_data(), and InvalidArgument for wrong sizes
+  Model& module() override;  // throws as training_data(), and InvalidArgument for wrong sizes
   std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
+  parallel::Plan tensor_plan() override;
+  void divide(const parallel::TensorParallel& divided) override { divided_ = divided; }
   data::DatasetPtr training_data() override;  // throws as data::read_corpus
   data::DatasetPtr test_data() override;
   std::string kind_of_samples() const override;
@@ -51,12 +59,17 @@ class GptTask final : public Task {
 
  private:
   const std::shared_ptr<const data::Corpus>& corpus();
+  bool is_divided() const { return divided_ && divided_.region().group.size() > 1; }
 
-  GptTaskOptions options_;
+  DecoderTaskOptions<Sizes> options_;
   std::shared_ptr<const data::Corpus> corpus_;
-  std::unique_ptr<models::Gpt> model_;
+  std::unique_ptr<Model> model_;
+  parallel::TensorParallel divided_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;
 };
+
+using GptTask = DecoderTask<models::Gpt, models::GptOptions>;
+using LlamaTask = DecoderTask<models::Llama, models::LlamaOptions>;
 
 }  // namespace reigen::train
