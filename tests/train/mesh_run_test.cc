@@ -1,0 +1,139 @@
+// Runs whose ranks divide the layers of the model (mesh.tp): they train as one rank does, and checkpoints fit every mesh.
+#include "reigen/checkpoint/checkpoint.h"
+#include "reigen/train/decoder_task.h"
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+struct Mesh {
+  int ranks = 1;
+  int tp = 1;
+  bool sequence = false;
+  const char* shard = "auto";
+  int replicas = 1;
+};
+
+class MeshRun : public TrainerTest {
+ protected:
+  Config with(const Mesh& mesh, const std::string& directory) const {
+    Config run = config(directory);
+    run.train.global_batch = 12;
+    run.train.max_steps = 6;
+    run.train.clip_norm = 0.5;
+    run.data.limit = 120;
+    run.optim.ema_decay = 0.9;
+    run.mesh.tp = mesh.tp;
+    run.mesh.sequence = mesh.sequence;
+    run.parallel.shard = mesh.shard;
+    run.parallel.replicas = mesh.replicas;
+    run.checkpoint.every_steps = 3;
+    return run;
+  }
+
+  void fit(int ranks, const Config& run, std::vector<std::string>* said = nullptr) const {
+    run_threads(ranks, [&](Communicator& world) {
+      LlamaTask task({.path = (root_ / "text.txt").string(),
+                      .type = at::kDouble,
+                      .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}});
+      Trainer(task, world, {.config = run, .write = [&](const std::string& text) {
+                              if (said != nullptr) said->push_back(text);
+                            }})
+          .fit();
+    });
+  }
+
+  // A text of 4000 characters: a run validates on a tenth of it.
+  void SetUp() override {
+    TrainerTest::SetUp();
+    static const char* const kWords[] = {"mesh ", "ranks ", "divide ", "layers, ", "heads ", "and ", "tokens. "};
+    std::string all;
+    for (std::uint64_t i = 0; all.size() < 4000; ++i) all += kWords[i * i * 31 % 101 % 7];
+    std::ofstream(root_ / "text.txt") << all;
+  }
+
+  void expect_the_same(const std::string& found, const std::string& expected) const {
+    const auto as = lines_of(root_ / found), bs = lines_of(root_ / expected);
+    ASSERT_EQ(as.size(), bs.size());
+    for (std::size_t i = 0; i < as.size(); ++i) {
+      for (const char* key : {"loss", "grad_norm"}) {
+        const double b = bs[i][key].get<double>();
+        EXPECT_NEAR(as[i][key].get<double>(), b, 1e-9 * b) << key << " of step " << i;
+      }
+    }
+    const auto scores = [&](const std::string& name) { return validations_of(root_ / name).back(); };
+    EXPECT_NEAR(scores(found)["test_loss"].get<double>(), scores(expected)["test_loss"].get<double>(), 1e-9);
+    EXPECT_EQ(scores(found)["test_samples"], scores(expected)["test_samples"]);
+    for (const char* file : {"model.safetensors", "model_ema.safetensors"}) {
+      EXPECT_EQ(fs::file_size(root_ / found / file), fs::file_size(root_ / expected / file)) << file;
+    }
+  }
+};
+
+const std::vector<Mesh> kMeshes{{2, 2},
+                                {3, 3, true},
+                                {4, 2, true, "none"},
+                                {4, 2, false, "gradients"},
+                                {4, 2, true, "parameters"},
+                                {8, 2, true, "optimizer", 2}};
+
+TEST_F(MeshRun, TrainsAsOneRankDoes) {
+  fit(1, with({}, "one"));
+  for (std::size_t i = 0; i < kMeshes.size(); ++i) {
+    const std::string name = "mesh" + std::to_string(i);
+    SCOPED_TRACE(name);
+    fit(kMeshes[i].ranks, with(kMeshes[i], name));
+    expect_the_same(name, "one");
+    const auto summary = nlohmann::json::parse(read_file(root_ / name / "summary.json"));
+    for (const char* part : {"parameters", "gradients", "optimizer"}) {
+      EXPECT_EQ(summary["memory_bytes"][part]["by_rank"], summary["memory_bytes"][part]["formula_by_rank"]) << part;
+    }
+  }
+}
+
+TEST_F(MeshRun, ACheckpointOfOneMeshFitsAnother) {
+  fit(1, with({}, "one"));
+  for (const Mesh& from : {Mesh{}, kMeshes[1], kMeshes[4]}) {
+    for (const Mesh& to : {Mesh{}, kMeshes[0], kMeshes[2], kMeshes[4]}) {
+      Config half = with(from, "half");
+      half.train.max_steps = 3;
+      fit(from.ranks, half);
+      Config rest = with(to, "half");
+      rest.run.dir.clear();
+      rest.run.resume = (root_ / "half").string();
+      fit(to.ranks, rest);
+      expect_the_same("half", "one");
+      fs::remove_all(root_ / "half");
+    }
+  }
+}
+
+TEST_F(MeshRun, RanksThatTheMeshDoesNotDivideAreRefused) {
+  try {
+    fit(3, with({3, 2}, "run"));
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("mesh.tp does not divide the ranks"), HasSubstr("mesh.tp 1, 3"),
+                                    HasSubstr("start 4 ranks")));
+  }
+}
+
+TEST_F(MeshRun, MoreRanksThanHeadsOfKeysAreRefused) {
+  try {
+    fit(4, with({4, 4}, "run"));
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("model.layers.0.self_attn.q_proj.weight"), HasSubstr("3 blocks of 8 for 4"),
+                                    HasSubstr("at most 3 ranks")));
+  }
+}
+
+TEST_F(MeshRun, ATaskWithoutAPlanIsRefused) {
+  Config run = config("run");
+  run.mesh.tp = 2;
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("the task small does not say how to divide its model"));
+}
+
+}  // namespace
+}  // namespace reigen::train
