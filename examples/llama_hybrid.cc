@@ -49,8 +49,8 @@ int main(int argc, char** argv) try {
     auto loss = reigen::parallel::vocab_parallel_cross_entropy(parallel(batch.input), batch.target, part,
                                                                divided.region().group);
     (loss * batch.weight).backward();
-    optimizer.step({.gradient_factor = reigen::optim::clip_factor(
-                        reigen::optim::gradient_norm(parallel.parameters()).norm, 1.0)});
+    optimizer.step(
+        {.gradient_factor = reigen::optim::clip_factor(reigen::optim::gradient_norm(parallel.parameters()).norm, 1.0)});
     optimizer.zero_grad();
     double sum = loss.item<double>() * static_cast<double>(batch.terms);
     data_ranks.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);

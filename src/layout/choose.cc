@@ -128,11 +128,10 @@ class Chooser {
       } else if (axis.name == kStageAxis) {
         result.push_back({.kind = AlongKind::kStage});
       } else if (split != choices_.splits.end() && split->second.axis == axis.name) {
-        result.push_back(
-            {.kind = AlongKind::kShard,
-             .dimension = split->second.dimension,
-             .block = split->second.block,
-             .sections = split->second.sections});
+        result.push_back({.kind = AlongKind::kShard,
+                          .dimension = split->second.dimension,
+                          .block = split->second.block,
+                          .sections = split->second.sections});
       } else {
         result.push_back({});
       }

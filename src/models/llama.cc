@@ -145,11 +145,11 @@ class Head final : public torch::nn::Module {
 };
 
 void check(const LlamaOptions& o) {
-  REIGEN_CHECK(o.vocab >= 1 && o.layers >= 1 && o.dim >= 1 && o.heads >= 1 && o.kv_heads >= 1 && o.hidden >= 1 &&
-                   o.context >= 1,
-               "a decoder of vocab {}, layers {}, dim {}, heads {}, kv_heads {}, hidden {}, context {}: all must be at "
-               "least 1",
-               o.vocab, o.layers, o.dim, o.heads, o.kv_heads, o.hidden, o.context);
+  REIGEN_CHECK(
+      o.vocab >= 1 && o.layers >= 1 && o.dim >= 1 && o.heads >= 1 && o.kv_heads >= 1 && o.hidden >= 1 && o.context >= 1,
+      "a decoder of vocab {}, layers {}, dim {}, heads {}, kv_heads {}, hidden {}, context {}: all must be at "
+      "least 1",
+      o.vocab, o.layers, o.dim, o.heads, o.kv_heads, o.hidden, o.context);
   REIGEN_CHECK(o.dim % (2 * o.heads) == 0,
                "a decoder's width does not consist of heads of an even width\n  got: model.heads {}, model.dim {}   "
                "expected: model.dim a multiple of 2·model.heads",

@@ -23,10 +23,11 @@ DataRanks along_axes(const mesh::Mesh& mesh, const Communicator& all) {
 DataRanks data_ranks(const DataParallelOptions& options, const Communicator& world) {
   if (options.tensor_parallel) {
     const mesh::Mesh& mesh = options.tensor_parallel.mesh();
-    REIGEN_CHECK(mesh.world().size() == world.size(),
-                 "[data_parallel] the mesh of tensor_parallel does not have the ranks of the group\n  got: {}, a group of "
-                 "{}   expected: the group that the mesh was made of",
-                 mesh.to_text(), world.size());
+    REIGEN_CHECK(
+        mesh.world().size() == world.size(),
+        "[data_parallel] the mesh of tensor_parallel does not have the ranks of the group\n  got: {}, a group of "
+        "{}   expected: the group that the mesh was made of",
+        mesh.to_text(), world.size());
     std::vector<std::string> axes;
     for (const mesh::Axis& axis : mesh.axes()) {
       if (axis.name == "dp_replicate" || axis.name == "dp_shard") axes.push_back(axis.name);

@@ -44,8 +44,8 @@ struct Grid {
 };
 
 void PrintTo(const Grid& grid, std::ostream* out) {
-  *out << (grid.gpt ? "gpt" : "llama") << ", dp_replicate " << grid.replicate << ", dp_shard " << grid.shard << ", tp " << grid.tp
-       << (grid.sequence ? " with sequence" : "") << ", shard " << to_text(grid.stage) << ", accumulation "
+  *out << (grid.gpt ? "gpt" : "llama") << ", dp_replicate " << grid.replicate << ", dp_shard " << grid.shard << ", tp "
+       << grid.tp << (grid.sequence ? " with sequence" : "") << ", shard " << to_text(grid.stage) << ", accumulation "
        << grid.accumulation << (grid.tied ? ", tied" : "") << ", " << grid.backend;
 }
 
@@ -142,13 +142,12 @@ void train(const Grid& grid, const Options& options, Rank& rank, Result& result,
 Result trained(const Grid& grid) {
   Result result;
   std::mutex mutex;
-  testing::run_ranks({.ranks = grid.ranks(), .backend = grid.backend},
-                     [&](Rank& rank) {
-                       if (grid.gpt)
-                         train<Gpt>(grid, gpt_of(grid), rank, result, mutex);
-                       else
-                         train<Llama>(grid, llama_of(grid), rank, result, mutex);
-                     });
+  testing::run_ranks({.ranks = grid.ranks(), .backend = grid.backend}, [&](Rank& rank) {
+    if (grid.gpt)
+      train<Gpt>(grid, gpt_of(grid), rank, result, mutex);
+    else
+      train<Llama>(grid, llama_of(grid), rank, result, mutex);
+  });
   return result;
 }
 
@@ -186,8 +185,13 @@ INSTANTIATE_TEST_SUITE_P(
                       Grid{.shard = 2, .tp = 2, .stage = Shard::kParameters, .tied = true, .backend = "tcp"},
                       Grid{.replicate = 2, .tp = 3, .sequence = true, .accumulation = 4},
                       Grid{.replicate = 2, .shard = 2, .tp = 2, .stage = Shard::kParameters, .backend = "tcp"},
-                      Grid{.replicate = 2, .shard = 2, .tp = 2, .sequence = true, .stage = Shard::kGradients,
-                           .tied = true, .backend = "tcp"},
+                      Grid{.replicate = 2,
+                           .shard = 2,
+                           .tp = 2,
+                           .sequence = true,
+                           .stage = Shard::kGradients,
+                           .tied = true,
+                           .backend = "tcp"},
                       Grid{.tp = 2, .gpt = true}, Grid{.tp = 3, .sequence = true, .gpt = true},
                       Grid{.shard = 2, .tp = 2, .sequence = true, .stage = Shard::kOptimizer, .gpt = true},
                       Grid{.shard = 2, .tp = 4, .stage = Shard::kParameters, .gpt = true, .backend = "tcp"}));

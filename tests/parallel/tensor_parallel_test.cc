@@ -46,9 +46,8 @@ class Ranks : public ::testing::TestWithParam<std::tuple<int, bool>> {
  protected:
   // Runs the body on this many ranks, with a region of all of them.
   void on_ranks(const std::function<void(const Region&)>& body) const {
-    testing::run_ranks({.ranks = std::get<0>(GetParam())}, [&](Rank& rank) {
-      body({.group = rank.world(), .sequence = std::get<1>(GetParam())});
-    });
+    testing::run_ranks({.ranks = std::get<0>(GetParam())},
+                       [&](Rank& rank) { body({.group = rank.world(), .sequence = std::get<1>(GetParam())}); });
   }
 };
 
@@ -130,7 +129,10 @@ TEST_P(Ranks, ATokenOutsideOfTheVocabularyIsNamed) {
     };
     const VocabPart part{.first = first, .size = 7};
     const auto expected = AllOf(HasSubstr("not in the vocabulary"), HasSubstr("got: 7"), HasSubstr("0 to 6"));
-    EXPECT_THAT(text([&, count = count] { vocab_parallel_embedding(ids, at::zeros({count, 2}), part, region); }), expected);
+    EXPECT_THAT(text([&, count = count] {
+                  vocab_parallel_embedding(ids, at::zeros({count, 2}), part, region);
+                }),
+                expected);
     EXPECT_THAT(text([&, count = count] {
                   vocab_parallel_cross_entropy(at::zeros({1, 3, count}), ids, part, region.group);
                 }),
@@ -138,8 +140,7 @@ TEST_P(Ranks, ATokenOutsideOfTheVocabularyIsNamed) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(TensorParallel, Ranks,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(TensorParallel, Ranks, ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Bool()));
 
 // A user's transformer: it knows nothing of Reigen. Its layers have biases, and it calls LibTorch in several ways.
 struct OwnBlock : torch::nn::Module {
@@ -270,38 +271,47 @@ TEST(TensorParallel, APlanThatDoesNotFitIsRefused) {
     };
   };
   expect_refused(with({{"blocks.*.quary", column()}}), {"blocks.*.quary", "blocks.0.query", "correct the pattern"});
-  expect_refused(with({{"blocks.*", column()}, {"head", column()}}), {"blocks.0 cannot be divided by the style column"});
+  expect_refused(with({{"blocks.*", column()}, {"head", column()}}),
+                 {"blocks.0 cannot be divided by the style column"});
   expect_refused(with({{"tokens", row()}}), {"tokens cannot be divided by the style row", "a linear layer"});
   expect_refused(with({{"head", vocabulary()}}), {"head cannot be divided by the style vocabulary"});
   expect_refused(with({{"head", column({.block = 6})}}), {"head.weight", "size 13", "blocks of 6"});
   expect_refused(with({{"blocks.*.query", column({.block = 24})}}), {"1 blocks of 24 for 2 ranks", "at most 1 ranks"});
-  expect_refused([](Rank& rank) {
-    OwnModel model;
-    parallelize(model, tensor_mesh(rank), kOwnPlan, {.axis = "tensor"});
-  }, {"there is no axis tensor"});
-  expect_refused([](Rank& rank) {
-    OwnModel model;
-    parallelize(model, tensor_mesh(rank), {{"head", column({.gather_output = rank.rank() == 0})}});
-  }, {"[parallelize]", "rank 1", "gather_output false"});
+  expect_refused(
+      [](Rank& rank) {
+        OwnModel model;
+        parallelize(model, tensor_mesh(rank), kOwnPlan, {.axis = "tensor"});
+      },
+      {"there is no axis tensor"});
+  expect_refused(
+      [](Rank& rank) {
+        OwnModel model;
+        parallelize(model, tensor_mesh(rank), {{"head", column({.gather_output = rank.rank() == 0})}});
+      },
+      {"[parallelize]", "rank 1", "gather_output false"});
 }
 
 TEST(TensorParallel, AUseOfADividedWeightThatIsNoLayerIsRefused) {
-  expect_refused([](Rank& rank) {
-    OwnModel model;
-    parallelize(model, tensor_mesh(rank), kOwnPlan);
-    const at::Tensor ids = at::zeros({1, 4}, at::kLong);
-    const at::Tensor loss = model.forward(ids).sum() + model.head->weight.pow(2).sum();
-    loss.backward();
-  }, {"head.weight is divided among 2 ranks", "aten::pow", "a linear layer"});
+  expect_refused(
+      [](Rank& rank) {
+        OwnModel model;
+        parallelize(model, tensor_mesh(rank), kOwnPlan);
+        const at::Tensor ids = at::zeros({1, 4}, at::kLong);
+        const at::Tensor loss = model.forward(ids).sum() + model.head->weight.pow(2).sum();
+        loss.backward();
+      },
+      {"head.weight is divided among 2 ranks", "aten::pow", "a linear layer"});
 }
 
 TEST(TensorParallel, AMeshOfOtherRanksIsRefused) {
-  expect_refused([](Rank& rank) {
-    OwnModel model;
-    const mesh::Mesh mesh(rank.world(), {{"dp_shard", 2}, {"tp", 2}});
-    const auto divided = parallelize(model, mesh, kOwnPlan);
-    data_parallel(model, mesh.along("dp_shard"), {.tensor_parallel = divided});
-  }, {"does not have the ranks of the group", "dp_shard 2 x tp 2, a group of 2"}, 4);
+  expect_refused(
+      [](Rank& rank) {
+        OwnModel model;
+        const mesh::Mesh mesh(rank.world(), {{"dp_shard", 2}, {"tp", 2}});
+        const auto divided = parallelize(model, mesh, kOwnPlan);
+        data_parallel(model, mesh.along("dp_shard"), {.tensor_parallel = divided});
+      },
+      {"does not have the ranks of the group", "dp_shard 2 x tp 2, a group of 2"}, 4);
 }
 
 }  // namespace

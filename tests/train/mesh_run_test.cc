@@ -1,4 +1,5 @@
-// Runs whose ranks divide the layers of the model (mesh.tp): they train as one rank does, and checkpoints fit every mesh.
+// Runs whose ranks divide the layers of the model (mesh.tp): they train as one rank does, and checkpoints fit every
+// mesh.
 #include "reigen/checkpoint/checkpoint.h"
 #include "reigen/train/decoder_task.h"
 #include "train/small_run.h"
@@ -33,12 +34,16 @@ class MeshRun : public TrainerTest {
 
   void fit(int ranks, const Config& run, std::vector<std::string>* said = nullptr) const {
     run_threads(ranks, [&](Communicator& world) {
-      LlamaTask task({.path = (root_ / "text.txt").string(),
-                      .type = at::kDouble,
-                      .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}});
-      Trainer(task, world, {.config = run, .write = [&](const std::string& text) {
-                              if (said != nullptr) said->push_back(text);
-                            }})
+      LlamaTask task(
+          {.path = (root_ / "text.txt").string(),
+           .type = at::kDouble,
+           .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}});
+      Trainer(task, world,
+              {.config = run,
+               .write =
+                   [&](const std::string& text) {
+                     if (said != nullptr) said->push_back(text);
+                   }})
           .fit();
     });
   }
@@ -123,8 +128,8 @@ TEST_F(MeshRun, MoreRanksThanHeadsOfKeysAreRefused) {
     fit(4, with({4, 4}, "run"));
     FAIL();
   } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("model.layers.0.self_attn.q_proj.weight"), HasSubstr("3 blocks of 8 for 4"),
-                                    HasSubstr("at most 3 ranks")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("model.layers.0.self_attn.q_proj.weight"),
+                                    HasSubstr("3 blocks of 8 for 4"), HasSubstr("at most 3 ranks")));
   }
 }
 

@@ -33,8 +33,8 @@ namespace reigen::layout {
 // belong to them fit in the second-level cache.
 inline constexpr std::int64_t kBlockElements = 16384;
 
-// Returns where chunk `index` of `count` chunks of a dimension begins, and its size. The dimension consists of n blocks.
-// Each chunk has n / count blocks, rounded down, and the first n % count chunks have one more.
+// Returns where chunk `index` of `count` chunks of a dimension begins, and its size. The dimension consists of n
+// blocks. Each chunk has n / count blocks, rounded down, and the first n % count chunks have one more.
 std::pair<std::int64_t, std::int64_t> chunk_of(std::int64_t size, std::int64_t block, int index, int count);
 
 enum class Role {

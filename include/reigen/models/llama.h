@@ -6,10 +6,10 @@
 // B is the number of samples, and T the number of tokens of each sample. Norms are RMSNorm. Attention is causal, turns
 // queries and keys by their positions (rotary), and has `heads` heads of queries, which share `kv_heads` heads of keys
 // and values. The MLP is down(silu(gate(x))·up(x)) with `hidden` features. No layer has a bias.
-// Parameters have the names of Hugging Face: model.embed_tokens.weight, model.layers.N.{input_layernorm, self_attn.{q_proj,
-// k_proj, v_proj, o_proj}, post_attention_layernorm, mlp.{gate_proj, up_proj, down_proj}}.weight, model.norm.weight,
-// lm_head.weight.
-// Touvron et al., Llama 2, https://arxiv.org/abs/2307.09288. Thread rule: as for torch::nn::Module.
+// Parameters have the names of Hugging Face: model.embed_tokens.weight, model.layers.N.{input_layernorm,
+// self_attn.{q_proj, k_proj, v_proj, o_proj}, post_attention_layernorm, mlp.{gate_proj, up_proj, down_proj}}.weight,
+// model.norm.weight, lm_head.weight. Touvron et al., Llama 2, https://arxiv.org/abs/2307.09288. Thread rule: as for
+// torch::nn::Module.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -50,8 +50,8 @@ at::Tensor gather_results(const at::Tensor& x, std::int64_t dimension, const Com
 
 // y_r = x·weight_r' + bias_r, where weight_r are some rows of the whole weight [out, in], and bias_r the same elements
 // of the bias (or undefined). With Region::sequence x is first gathered. Backward sends the gradient of x while it
-// computes the gradient of the weight. Cost: one all_reduce in backward; with Region::sequence an all_gather in forward,
-// an all_gather and a reduce_scatter in backward.
+// computes the gradient of the weight. Cost: one all_reduce in backward; with Region::sequence an all_gather in
+// forward, an all_gather and a reduce_scatter in backward.
 at::Tensor column_parallel_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                   const Region& region);
 // y_r = sum over q of x_q·weight_q' + bias, where weight_q are some columns of the whole weight, and x_q the same
@@ -67,8 +67,8 @@ struct VocabPart {
 
 // y_r = rows `ids` of the whole table [vocabulary, dim], of which `table` has this rank's rows. With Region::sequence
 // each rank gets its part. Cost: one all_reduce (with Region::sequence a reduce_scatter) in forward. Throws
-// InvalidArgument for a token outside of the vocabulary. On a GPU such a token gives NaN, because the host does not wait
-// to see it.
+// InvalidArgument for a token outside of the vocabulary. On a GPU such a token gives NaN, because the host does not
+// wait to see it.
 at::Tensor vocab_parallel_embedding(const at::Tensor& ids, const at::Tensor& table, const VocabPart& part,
                                     const Region& region);
 

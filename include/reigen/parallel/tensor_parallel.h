@@ -49,8 +49,8 @@ namespace reigen::parallel {
 struct Style {
   enum class Kind { kColumn, kRow, kVocabulary, kSequence, kPositions };
   Kind kind = Kind::kColumn;
-  // The divided dimension consists of blocks of so many elements, which stay together: the width of a head, for example.
-  // Of n blocks each of P ranks has n / P, rounded down, and the first n % P ranks have one more.
+  // The divided dimension consists of blocks of so many elements, which stay together: the width of a head, for
+  // example. Of n blocks each of P ranks has n / P, rounded down, and the first n % P ranks have one more.
   std::int64_t block = 1;
   // The divided dimension consists of so many sections of the same size, and each rank has its part of each section. A
   // joint projection of queries, keys and values has three. Only for kColumn.
@@ -72,19 +72,20 @@ struct RowOptions {
 Style column(const ColumnOptions& options = {});
 // A linear layer whose inputs are divided: some columns of its weight. The bias is whole on every rank.
 Style row(const RowOptions& options = {});
-// An embedding whose rows are divided. A linear layer may use the same weight (tied weights): it is then a column layer.
+// An embedding whose rows are divided. A linear layer may use the same weight (tied weights): it is then a column
+// layer.
 Style vocabulary();
 // A module whose weights are whole, and which computes on this rank's part of the sequence: a norm. Without
 // TensorParallelOptions::sequence it changes nothing.
 Style sequence();
 // An embedding of positions that is added to that of tokens. Its table is whole. With TensorParallelOptions::sequence
-// a rank gets only the rows of its part of the sequence, when the model takes them by narrow(), slice() or an embedding.
-// Without it, it changes nothing.
+// a rank gets only the rows of its part of the sequence, when the model takes them by narrow(), slice() or an
+// embedding. Without it, it changes nothing.
 Style positions();
 
-// Pairs of a pattern and a style. A pattern is a module's name in the model ("layers.0.attention.wq"), in which `*` means
-// any number of characters (also dots), `?` one character, and `[abc]` one of these characters. The first pattern that
-// fits a module counts.
+// Pairs of a pattern and a style. A pattern is a module's name in the model ("layers.0.attention.wq"), in which `*`
+// means any number of characters (also dots), `?` one character, and `[abc]` one of these characters. The first pattern
+// that fits a module counts.
 using Plan = std::vector<std::pair<std::string, Style>>;
 
 struct TensorParallelOptions {
@@ -118,9 +119,9 @@ class TensorParallel {
 };
 
 // Collective and blocking over the ranks of the axis, which must have models with equal weights; see the example above.
-// Throws InvalidArgument on every rank if the models or the plans of the ranks differ; if a pattern fits no module; if a
-// style does not fit the module (a row() for an embedding, for example); if a dimension has fewer blocks than there are
-// ranks along the axis, or does not consist of whole blocks and sections; if the mesh has no such axis.
+// Throws InvalidArgument on every rank if the models or the plans of the ranks differ; if a pattern fits no module; if
+// a style does not fit the module (a row() for an embedding, for example); if a dimension has fewer blocks than there
+// are ranks along the axis, or does not consist of whole blocks and sections; if the mesh has no such axis.
 TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, const Plan& plan,
                            const TensorParallelOptions& options = {});
 

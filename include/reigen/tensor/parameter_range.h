@@ -69,7 +69,7 @@ class ParameterRange {
     std::shared_ptr<RangeValues> sharing = {};  // null means that the range is not sharded
     std::shared_ptr<GradientRows> rows = {};
     std::shared_ptr<GradientShare> share = {};
-    Communicator box_owners = {};  // the ranks that hold the other boxes of the parameters
+    Communicator box_owners = {};                   // the ranks that hold the other boxes of the parameters
     std::shared_ptr<MemoryResource> resource = {};  // if null, the range creates one
     layout::Residence states = {};                  // the kind of memory in which make_twin() makes tensors
   };

@@ -47,8 +47,8 @@ std::vector<NamedTensor> tensors_of(const torch::nn::Module& module);
 // says which box this rank has.
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges);
 
-// Sets which part of the segment's parameter `item` is. If `has_share` is true, `item` has only this rank's share of the
-// range. Otherwise it has the whole parameter, or the box of it that the rank has.
+// Sets which part of the segment's parameter `item` is. If `has_share` is true, `item` has only this rank's share of
+// the range. Otherwise it has the whole parameter, or the box of it that the rank has.
 void describe_part(NamedTensor& item, const ParameterRange& range, const Segment& segment, bool has_share);
 
 // Writes the whole file or no file. The same tensors give the same bytes. Throws InvalidArgument for an element type

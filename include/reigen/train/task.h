@@ -60,9 +60,9 @@ class Task {
   virtual void initialize(std::uint64_t seed);
 
   // How the ranks along the mesh axis "tp" divide the model's layers (--mesh.tp, reigen/parallel/tensor_parallel.h). An
-  // empty plan means that they cannot. The trainer calls tensor_plan() when the module has its values. After the trainer
-  // has divided the module, it calls divide(): from then on the module's forward may return a part of its result, and
-  // loss() and score() must give what they give for the whole module.
+  // empty plan means that they cannot. The trainer calls tensor_plan() when the module has its values. After the
+  // trainer has divided the module, it calls divide(): from then on the module's forward may return a part of its
+  // result, and loss() and score() must give what they give for the whole module.
   virtual parallel::Plan tensor_plan() { return {}; }
   virtual void divide(const parallel::TensorParallel& divided) { (void)divided; }
 

@@ -87,8 +87,8 @@ std::vector<std::string> describe_options(const DataParallelOptions& options, co
   lines.push_back(fmt::format("option reduce_type: {}", type_text(options.reduce_type)));
   if (options.mesh) lines.push_back(fmt::format("option mesh: {}", options.mesh->to_text()));
   if (options.tensor_parallel) {
-    lines.push_back(fmt::format("option tensor_parallel: {}, {} divided weights", options.tensor_parallel.mesh().to_text(),
-                                options.tensor_parallel.splits().size()));
+    lines.push_back(fmt::format("option tensor_parallel: {}, {} divided weights",
+                                options.tensor_parallel.mesh().to_text(), options.tensor_parallel.splits().size()));
   }
   for (const nn::Unit& unit : options.units) lines.push_back(fmt::format("unit {}", unit.name()));
   lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));

@@ -110,18 +110,18 @@ at::Tensor compute(const Divided& divided, const Product& product) {
 }
 
 [[noreturn]] void refuse(const Divided& divided, const std::string& operation) {
-  throw InvalidArgument(
-      Report{.what = fmt::format("[tensor_parallel] parameter {} is divided among {} ranks, and cannot be used in this way",
-                                 divided.name, divided.region.group.size()),
-             .got = operation,
-             .expected = divided.kind == Style::Kind::kVocabulary ? "an embedding or a linear layer" : "a linear layer",
-             .fix = "leave the module out of the plan, or call its forward only"});
+  throw InvalidArgument(Report{
+      .what = fmt::format("[tensor_parallel] parameter {} is divided among {} ranks, and cannot be used in this way",
+                          divided.name, divided.region.group.size()),
+      .got = operation,
+      .expected = divided.kind == Style::Kind::kVocabulary ? "an embedding or a linear layer" : "a linear layer",
+      .fix = "leave the module out of the plan, or call its forward only"});
 }
 
 // Operations that make nothing of a weight's values.
 bool is_look(const std::string& operation) {
   static const std::set<std::string> kLooks = {
-      "aten::data",    "aten::detach",   "aten::is_leaf", "aten::numel",          "aten::output_nr", "aten::requires_grad_",
+      "aten::data",        "aten::detach",   "aten::is_leaf", "aten::numel",  "aten::output_nr", "aten::requires_grad_",
       "aten::retain_grad", "aten::set_data", "aten::size",    "aten::stride", "aten::_version"};
   return kLooks.contains(operation);
 }
@@ -198,8 +198,8 @@ class Interception {
 void intercepted(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, Stack* stack) {
   const std::size_t count = operation.schema().arguments().size();
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(count);
-  const bool uses_one =
-      std::any_of(first, stack->end(), [](const c10::IValue& value) { return value.isTensor() && find(value.toTensor()); });
+  const bool uses_one = std::any_of(
+      first, stack->end(), [](const c10::IValue& value) { return value.isTensor() && find(value.toTensor()); });
   if (uses_one) {
     Interception one(operation, Stack(first, stack->end()));
     std::optional<at::Tensor> result;

@@ -1,10 +1,10 @@
 // The table of divided weights: what forwards do with them instead of LibTorch's operations.
 //
-// How it works: a forward calls an operation of LibTorch with a weight, or with a view of it (its transpose). On a thread
-// that uses divided weights, each operation first passes through intercepted() (tensor/hooks/intercept.h, Where::kUse).
-// It looks up the operation's tensors in the table. If one of them is a divided weight, the operation is replaced by that
-// of tensor_operations.h, or refused. All other operations run as they are.
-// Thread rule: any thread. The table belongs to the process, because backward may recompute a forward on another thread.
+// How it works: a forward calls an operation of LibTorch with a weight, or with a view of it (its transpose). On a
+// thread that uses divided weights, each operation first passes through intercepted() (tensor/hooks/intercept.h,
+// Where::kUse). It looks up the operation's tensors in the table. If one of them is a divided weight, the operation is
+// replaced by that of tensor_operations.h, or refused. All other operations run as they are. Thread rule: any thread.
+// The table belongs to the process, because backward may recompute a forward on another thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

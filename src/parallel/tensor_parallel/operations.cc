@@ -19,9 +19,7 @@ using Tensors = std::vector<at::Tensor>;
 
 // The collectives gather and scatter along the first dimension.
 at::Tensor as_rows(const at::Tensor& x, std::int64_t dimension) { return x.movedim(dimension, 0).contiguous(); }
-at::Tensor from_rows(const at::Tensor& rows, std::int64_t dimension) {
-  return rows.movedim(0, dimension).contiguous();
-}
+at::Tensor from_rows(const at::Tensor& rows, std::int64_t dimension) { return rows.movedim(0, dimension).contiguous(); }
 
 at::Tensor gathered(const at::Tensor& x, std::int64_t dimension, const Communicator& group) {
   return from_rows(tensor::all_gather(as_rows(x, dimension), group), dimension);
@@ -48,14 +46,16 @@ void require_dimension(const at::Tensor& x, std::int64_t dimension, const char* 
 
 at::Tensor copy_to_ranks(const at::Tensor& x, const Communicator& group) {
   if (group.size() == 1) return x;
-  return apply(x, [](const at::Tensor& input) { return input.view_as(input); },
-               [=](const at::Tensor& gradient) { return tensor::all_reduce(gradient, group); });
+  return apply(
+      x, [](const at::Tensor& input) { return input.view_as(input); },
+      [=](const at::Tensor& gradient) { return tensor::all_reduce(gradient, group); });
 }
 
 at::Tensor reduce_from_ranks(const at::Tensor& x, const Communicator& group) {
   if (group.size() == 1) return x;
-  return apply(x, [=](const at::Tensor& input) { return tensor::all_reduce(input, group); },
-               [](const at::Tensor& gradient) { return gradient; });
+  return apply(
+      x, [=](const at::Tensor& input) { return tensor::all_reduce(input, group); },
+      [](const at::Tensor& gradient) { return gradient; });
 }
 
 at::Tensor gather_parts(const at::Tensor& x, std::int64_t dimension, const Communicator& group) {
@@ -73,8 +73,9 @@ at::Tensor reduce_to_parts(const at::Tensor& x, std::int64_t dimension, const Co
 at::Tensor take_part(const at::Tensor& x, std::int64_t dimension, const Communicator& group) {
   require_dimension(x, dimension, "take_part");
   if (group.size() == 1) return x;
-  return apply(x, [=](const at::Tensor& input) { return own_part(input, dimension, group); },
-               [=](const at::Tensor& gradient) { return gathered(gradient, dimension, group); });
+  return apply(
+      x, [=](const at::Tensor& input) { return own_part(input, dimension, group); },
+      [=](const at::Tensor& gradient) { return gathered(gradient, dimension, group); });
 }
 
 at::Tensor gather_results(const at::Tensor& x, std::int64_t dimension, const Communicator& group) {

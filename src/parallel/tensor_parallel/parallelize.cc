@@ -46,13 +46,12 @@ const char* name_of(Kind kind) {
 
 InvalidArgument refused(const std::string& what, const std::string& got, const std::string& expected,
                         const std::string& fix) {
-  return InvalidArgument(
-      Report{.what = "[parallelize] " + what, .got = got, .expected = expected, .fix = fix});
+  return InvalidArgument(Report{.what = "[parallelize] " + what, .got = got, .expected = expected, .fix = fix});
 }
 
 std::vector<std::string> describe(const Plan& plan, const TensorParallelOptions& options) {
-  std::vector<std::string> lines{fmt::format("axis {}, sequence {}, dimension {}", options.axis, options.sequence,
-                                             options.dimension)};
+  std::vector<std::string> lines{
+      fmt::format("axis {}, sequence {}, dimension {}", options.axis, options.sequence, options.dimension)};
   for (const auto& [pattern, style] : plan) {
     lines.push_back(fmt::format("{}: {} of {} sections of blocks of {}, gather_output {}", pattern, name_of(style.kind),
                                 style.sections, style.block, style.gather_output));
@@ -222,10 +221,10 @@ Style positions() { return {.kind = Kind::kPositions}; }
 TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, const Plan& plan,
                            const TensorParallelOptions& options) {
   const Communicator group = mesh.along(options.axis);
-  auto state = std::make_shared<TensorParallel::State>(TensorParallel::State{
-      .mesh = mesh,
-      .axis = options.axis,
-      .region = {.group = group, .sequence = options.sequence, .dimension = options.dimension}});
+  auto state = std::make_shared<TensorParallel::State>(
+      TensorParallel::State{.mesh = mesh,
+                            .axis = options.axis,
+                            .region = {.group = group, .sequence = options.sequence, .dimension = options.dimension}});
   std::vector<std::string> lines = describe_model(model);
   for (std::string& line : describe(plan, options)) lines.push_back(std::move(line));
   check_equal_on_all_ranks(lines, group, "parallelize");

@@ -23,11 +23,10 @@ at::Tensor is_outside(const at::Tensor& ids, std::int64_t first, std::int64_t co
 // The host would have to wait for a GPU to see its numbers.
 void require_tokens(const char* function, const at::Tensor& outside, const at::Tensor& ids, std::int64_t size) {
   if (!ids.device().is_cpu() || !outside.any().item<bool>()) return;
-  throw InvalidArgument(
-      Report{.what = fmt::format("[{}] a token is not in the vocabulary", function),
-             .got = fmt::format("{}", ids.masked_select(outside)[0].item<std::int64_t>()),
-             .expected = fmt::format("0 to {}", size - 1),
-             .fix = "give the model as many tokens (model.vocab) as the data have"});
+  throw InvalidArgument(Report{.what = fmt::format("[{}] a token is not in the vocabulary", function),
+                               .got = fmt::format("{}", ids.masked_select(outside)[0].item<std::int64_t>()),
+                               .expected = fmt::format("0 to {}", size - 1),
+                               .fix = "give the model as many tokens (model.vocab) as the data have"});
 }
 
 }  // namespace
@@ -57,7 +56,8 @@ at::Tensor vocab_parallel_embedding(const at::Tensor& ids, const at::Tensor& tab
 // gradient of the logits is exp(logit - m) / s, less 1 at the target. Only m, s and the target's logit are exchanged.
 at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const VocabPart& part,
                                         const Communicator& group, const CrossEntropyOptions& options) {
-  REIGEN_CHECK(logits.dim() == targets.dim() + 1 && logits.sizes().slice(0, static_cast<std::size_t>(targets.dim())) == targets.sizes(),
+  REIGEN_CHECK(logits.dim() == targets.dim() + 1 &&
+                   logits.sizes().slice(0, static_cast<std::size_t>(targets.dim())) == targets.sizes(),
                "[vocab_parallel_cross_entropy] logits [{}] and targets [{}]: logits must have one dimension more",
                fmt::join(logits.sizes(), ", "), fmt::join(targets.sizes(), ", "));
   const at::ScalarType type = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -66,7 +66,8 @@ at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tens
   const at::Tensor outside = counted.logical_and(is_outside(ids, 0, part.size));
   require_tokens("vocab_parallel_cross_entropy", outside, ids, part.size);
   const std::int64_t own = logits.size(-1);
-  const auto kept = std::make_shared<Tensors>();  // the probabilities of this rank's logits, and 1 / the number of targets
+  const auto kept =
+      std::make_shared<Tensors>();  // the probabilities of this rank's logits, and 1 / the number of targets
   const at::Tensor elsewhere = is_outside(ids, part.first, own);
   const at::Tensor local = (ids - part.first).masked_fill(elsewhere, 0).unsqueeze(1);
   const bool wants_gradient = tensor::wants_gradient({logits});
@@ -78,7 +79,8 @@ at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tens
     const at::Tensor at_target =
         own > 0 ? scores.gather(1, local).squeeze(1).masked_fill(elsewhere, 0) : at::zeros_like(largest);
     const at::Tensor sums = tensor::all_reduce(at::stack({powers.sum(1), at_target}), group);
-    const at::Tensor losses = (sums[0].log() + largest - sums[1]).masked_fill(counted.logical_not(), 0).masked_fill(outside, INFINITY);
+    const at::Tensor losses =
+        (sums[0].log() + largest - sums[1]).masked_fill(counted.logical_not(), 0).masked_fill(outside, INFINITY);
     const at::Tensor scale = options.sum ? at::ones({}, scores.options()) : counted.sum().to(type).reciprocal();
     if (wants_gradient) *kept = {powers.div_(sums[0].unsqueeze(1)), scale};
     return {losses.sum() * scale};

@@ -20,8 +20,8 @@ namespace reigen::parallel {
 
 struct RankGroups {
   Communicator world;
-  Communicator sharers;   // the ranks between which tensors are divided
-  Communicator replicas;  // the ranks that hold the same shares as this rank
+  Communicator sharers;          // the ranks between which tensors are divided
+  Communicator replicas;         // the ranks that hold the same shares as this rank
   Communicator box_owners = {};  // the ranks that divide dimensions of tensors (tensor parallelism)
 };
 

@@ -1,6 +1,6 @@
-// Weights for which LibTorch's operations are replaced when a forward uses them (Where::kUse of intercept.h). A function
-// that computes with the memory of a weight itself, and not by LibTorch's operations, asks here first.
-// Thread rule: any thread.
+// Weights for which LibTorch's operations are replaced when a forward uses them (Where::kUse of intercept.h). A
+// function that computes with the memory of a weight itself, and not by LibTorch's operations, asks here first. Thread
+// rule: any thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -24,31 +24,32 @@ void open_mesh(Run& run) {
     for (int degree = 1; degree * replicas <= ranks; ++degree) {
       if (ranks % (degree * replicas) == 0) possible.push_back(degree);
     }
-    throw InvalidArgument(Report{
-        .what = "mesh.tp does not divide the ranks",
-        .got = fmt::format("mesh.tp {}, parallel.replicas {}, {}", tp, replicas, base::counted(ranks, "rank")),
-        .expected = possible.empty() ? "a number of ranks that parallel.replicas divides"
-                                     : fmt::format("mesh.tp {}", fmt::join(possible, ", ")),
-        .fix = fmt::format("choose one of these, or start {}",
-                           base::counted((ranks / (tp * replicas) + 1) * tp * replicas, "rank"))});
+    throw InvalidArgument(
+        Report{.what = "mesh.tp does not divide the ranks",
+               .got = fmt::format("mesh.tp {}, parallel.replicas {}, {}", tp, replicas, base::counted(ranks, "rank")),
+               .expected = possible.empty() ? "a number of ranks that parallel.replicas divides"
+                                            : fmt::format("mesh.tp {}", fmt::join(possible, ", ")),
+               .fix = fmt::format("choose one of these, or start {}",
+                                  base::counted((ranks / (tp * replicas) + 1) * tp * replicas, "rank"))});
   }
-  run.mesh.emplace(run.world, std::vector<mesh::Axis>{
-                                  {"dp_replicate", replicas}, {"dp_shard", mesh::kRest}, {"tp", tp}});
+  run.mesh.emplace(run.world,
+                   std::vector<mesh::Axis>{{"dp_replicate", replicas}, {"dp_shard", mesh::kRest}, {"tp", tp}});
   run.data = run.mesh->along({"dp_replicate", "dp_shard"});
   if (!run.mesh->along("tp").shares_memory() && run.device.is_cpu()) {
-    run.say(fmt::format("warning: the {} ranks of mesh.tp share no memory, so each layer sends activations over the "
-                        "network",
-                        tp));
+    run.say(
+        fmt::format("warning: the {} ranks of mesh.tp share no memory, so each layer sends activations over the "
+                    "network",
+                    tp));
   }
 }
 
 parallel::TensorParallel divide_layers(Run& run) {
   const parallel::Plan plan = run.task.tensor_plan();
   if (plan.empty()) {
-    throw InvalidArgument(Report{.what = fmt::format("mesh.tp: the task {} does not say how to divide its model",
-                                                     run.task.name()),
-                                 .expected = "the recipe gpt or llama, or a task with tensor_plan()",
-                                 .fix = "leave mesh.tp out, or give the task a plan (reigen/parallel/tensor_parallel.h)"});
+    throw InvalidArgument(
+        Report{.what = fmt::format("mesh.tp: the task {} does not say how to divide its model", run.task.name()),
+               .expected = "the recipe gpt or llama, or a task with tensor_plan()",
+               .fix = "leave mesh.tp out, or give the task a plan (reigen/parallel/tensor_parallel.h)"});
   }
   const std::vector<at::Tensor> parameters = run.task.module().parameters();
   if (std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory)) {

@@ -7,12 +7,12 @@
 
 namespace reigen::train {
 
-// If mesh.tp is above 1, makes run.mesh with the axes dp_replicate, dp_shard and tp, and sets run.data to the ranks along
-// the first two. Collective. Throws InvalidArgument on every rank if mesh.tp does not divide the number of ranks.
+// If mesh.tp is above 1, makes run.mesh with the axes dp_replicate, dp_shard and tp, and sets run.data to the ranks
+// along the first two. Collective. Throws InvalidArgument on every rank if mesh.tp does not divide the number of ranks.
 void open_mesh(Run& run);
 
-// Divides the model as the task's plan says. Collective. Throws InvalidArgument on every rank if the task has no plan, or
-// as parallel::parallelize() does.
+// Divides the model as the task's plan says. Collective. Throws InvalidArgument on every rank if the task has no plan,
+// or as parallel::parallelize() does.
 parallel::TensorParallel divide_layers(Run& run);
 
 }  // namespace reigen::train

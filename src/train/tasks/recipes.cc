@@ -95,8 +95,9 @@ nn::Kernels kernels_of(const std::string& name) {
 ModelOption kernels_option() {
   return {.key = "kernels",
           .value = std::string("auto"),
-          .meaning = "fused: Reigen's operations for norms, activations, embedding and loss; torch: LibTorch's; auto: "
-                     "fused on a GPU",
+          .meaning =
+              "fused: Reigen's operations for norms, activations, embedding and loss; torch: LibTorch's; auto: "
+              "fused on a GPU",
           .choices = {"auto", "fused", "torch"}};
 }
 
