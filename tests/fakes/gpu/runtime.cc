@@ -37,6 +37,8 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   return cudaSuccess;
 }
 
-cudaError_t cudaMemset(void* data, int value, std::size_t bytes) { return cudaMemsetAsync(data, value, bytes, nullptr); }
+cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
+  return cudaMemsetAsync(data, value, bytes, nullptr);
+}
 
 }  // extern "C"
