@@ -1,13 +1,24 @@
 // For a machine with a GPU: do calls on device memory give the same results as on host memory, and how fast are they?
 //
 //   check_group --threads N         N ranks as threads of this process
-//   reigen run -n N check_group     N processes; with --for-ever they call until something ends them
-// With --speed after either command the program only measures times.
+//   reigen run -n N check_group     N processes
+// Words after either command:
+//   --speed          only measures times
+//   --calls N        makes N random calls
+//   --most MIB       measures all_reduce up to this size
+// Words for processes:
+//   --for-ever       makes calls until something ends the job
+//   --fault KIND     the same, and after two seconds rank 1 (--rank R: another one) does something wrong:
+//     exception      it throws an exception that is not an Error
+//     mismatch       it makes a call with another number of elements
+//     kernel         its next call comes after a kernel that writes to an address that is nobody's
+//     endless        its next call comes after a kernel that never ends
 //
 // The program makes every reduction of every type, then random calls on three streams. It makes each call on device
 // memory and, over shared memory, on host memory, and compares the results bit for bit. Then it measures all_reduce
 // and, for comparison, a copy within the device. Ranks may share a GPU. The exit code is 1 if any result differs, and
 // 69 if there is no GPU.
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -22,7 +33,9 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -260,6 +273,17 @@ class Checker {
   std::size_t differences_ = 0;
 };
 
+// What the command line asks for.
+struct Words {
+  int threads = 0;  // 0 means that the ranks are processes
+  bool speed_only = false;
+  int calls = 0;  // 0 means the usual number of random calls
+  int most = 256;
+  bool for_ever = false;
+  std::string fault = {};
+  int faulty = 1;
+};
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Bytes that a copy of 256 MiB within the device reads and writes in a second.
@@ -299,12 +323,12 @@ double time_all_reduce(const Communicator& world, std::size_t bytes) {
   return times[10];
 }
 
-bool check(const Communicator& world, const std::string& kind, bool speed_only) {
+bool check(const Communicator& world, const std::string& kind, const Words& words) {
   if (world.device().is_cpu()) throw BackendError("the group carries no device's memory");
   Checker checker(world);
-  if (!speed_only) {
+  if (!words.speed_only) {
     checker.all_reductions();
-    checker.random_calls(world.size() > 1 ? 800 : 100);
+    checker.random_calls(words.calls > 0 ? words.calls : world.size() > 1 ? 800 : 100);
   }
   std::int64_t counted[2] = {static_cast<std::int64_t>(checker.cases()),
                              static_cast<std::int64_t>(checker.differences())};
@@ -318,6 +342,7 @@ bool check(const Communicator& world, const std::string& kind, bool speed_only) 
                copy / 1e9);
   }
   for (const std::size_t mebibytes : std::initializer_list<std::size_t>{0, 1, 8, 16, 32, 64, 128, 256}) {
+    if (mebibytes > static_cast<std::size_t>(words.most)) break;
     const std::size_t bytes = std::max<std::size_t>(1024, mebibytes * kMebibyte);
     const double seconds = time_all_reduce(world, bytes);
     const double moved = 2.0 * static_cast<double>(bytes) * world.size() / seconds;
@@ -331,37 +356,107 @@ bool check(const Communicator& world, const std::string& kind, bool speed_only) 
   return counted[1] == 0;
 }
 
-// Makes calls until somebody ends the process. For tests of faults, such as a killed rank.
-[[noreturn]] void call_for_ever(const Communicator& world) {
-  fmt::print("rank {} is process {}\n", world.rank(), ::getpid());
-  std::fflush(stdout);
-  const auto memory = world.allocate(16 * kMebibyte, world.device());
-  for (;;) world.all_reduce(memory.get(), memory.get(), 4 * kMebibyte, DataType::kFloat32, ReduceOp::kSum);
+// Starts a kernel of libreigen_cuda_faults.so on the stream.
+void start_faulty_kernel(const char* name, const device::OwnStream& stream) {
+  void* library = nullptr;
+  for (const char* const file : {"libreigen_cuda_faults.so", REIGEN_CUDA_FAULTS}) {
+    if (library == nullptr) library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  }
+  if (library == nullptr) throw std::runtime_error(::dlerror());
+  const auto start = reinterpret_cast<int (*)(void*)>(::dlsym(library, name));
+  if (start == nullptr) throw std::runtime_error(fmt::format("libreigen_cuda_faults.so has no {}", name));
+  device::check(start(stream.get()), name);
 }
 
-int run(std::vector<std::string> words) {
-  const auto take = [&](const char* word) { return std::erase(words, word) > 0; };
-  const bool speed_only = take("--speed");
-  const bool for_ever = take("--for-ever");
-  const bool as_threads = take("--threads");
-  const auto threads = words.empty() ? std::nullopt : base::parse<int>(words.front());
-  if (words.size() != (as_threads ? 1U : 0U) || threads.has_value() != as_threads) {
-    throw InvalidArgument("usage: check_group [--threads N] [--speed | --for-ever]", ExitCode::kUsage);
+// Does what --fault says, in this rank.
+void do_wrong(const Communicator& world, const std::string& fault, void* memory, std::size_t count) {
+  fmt::print("rank {} does it now: {}\n", world.rank(), fault);
+  std::fflush(stdout);
+  if (fault == "exception") throw std::runtime_error("an exception for a test");
+  if (fault == "mismatch") return world.all_reduce(memory, memory, count - 1, DataType::kFloat32, ReduceOp::kSum);
+  const device::OnDevice on(world.device().index);
+  const device::OwnStream stream(world.device().index);
+  start_faulty_kernel(fault == "kernel" ? "reigen_cuda_faults_kernel" : "reigen_cuda_faults_endless", stream);
+  world
+      .start_all_reduce(memory, memory, count, DataType::kFloat32, ReduceOp::kSum,
+                        {.after = {world.device(), stream.get()}})
+      .wait();
+}
+
+// Makes calls until somebody ends the process. For tests of faults, such as a killed rank.
+[[noreturn]] void call_for_ever(const Communicator& world, const Words& words) {
+  fmt::print("rank {} is process {}\n", world.rank(), ::getpid());
+  std::fflush(stdout);
+  constexpr double kSecondsBefore = 2;
+  constexpr std::size_t kCount = 4 * kMebibyte;
+  const auto memory = world.allocate(kCount * sizeof(float), world.device());
+  const double begin = now();
+  bool is_wrong = !words.fault.empty() && world.rank() == words.faulty;
+  for (;;) {
+    if (is_wrong && now() - begin > kSecondsBefore) {
+      is_wrong = false;
+      do_wrong(world, words.fault, memory.get(), kCount);
+    }
+    world.all_reduce(memory.get(), memory.get(), kCount, DataType::kFloat32, ReduceOp::kSum);
   }
+}
+
+[[noreturn]] void refuse(const std::string& word) {
+  throw InvalidArgument(
+      fmt::format("wrong word or value: {}; usage: check_group [--threads N] [--speed | --for-ever | --fault "
+                  "exception|mismatch|kernel|endless [--rank R]] [--calls N] [--most MIB]",
+                  word),
+      ExitCode::kUsage);
+}
+
+Words read_words(const std::vector<std::string>& given) {
+  Words words;
+  const std::pair<const char*, int*> numbers[] = {
+      {"--threads", &words.threads}, {"--calls", &words.calls}, {"--most", &words.most}, {"--rank", &words.faulty}};
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string& word = given[i];
+    if (word == "--speed") {
+      words.speed_only = true;
+      continue;
+    }
+    if (word == "--for-ever") {
+      words.for_ever = true;
+      continue;
+    }
+    if (i + 1 == given.size()) refuse(word);
+    const std::string& value = given[++i];
+    if (word == "--fault") {
+      const auto kinds = {"exception", "mismatch", "kernel", "endless"};
+      if (std::find(kinds.begin(), kinds.end(), value) == kinds.end()) refuse(value);
+      words.fault = value;
+      words.for_ever = true;
+      continue;
+    }
+    const auto number =
+        std::find_if(std::begin(numbers), std::end(numbers), [&](const auto& one) { return word == one.first; });
+    const auto parsed = base::parse<int>(value);
+    if (number == std::end(numbers) || !parsed || *parsed < 0) refuse(word + " " + value);
+    *number->second = *parsed;
+  }
+  if (words.threads > 0 && words.for_ever) refuse("--threads with --for-ever or --fault");
+  return words;
+}
+
+int run(const Words& words) {
   const InitOptions options{.device = Device::cuda()};
-  if (as_threads) {
+  if (words.threads > 0) {
     std::atomic<bool> right{true};
     run_threads(
-        *threads,
+        words.threads,
         [&](Communicator& world) {
-          if (!check(world, "threads", speed_only)) right.store(false);
+          if (!check(world, "threads", words)) right.store(false);
         },
         options);
     return right.load() ? 0 : 1;
   }
   const Communicator world = init(options);
-  if (for_ever) call_for_ever(world);
-  return check(world, "processes", speed_only) ? 0 : 1;
+  if (words.for_ever) call_for_ever(world, words);
+  return check(world, "processes", words) ? 0 : 1;
 }
 
 }  // namespace
@@ -369,7 +464,7 @@ int run(std::vector<std::string> words) {
 
 int main(int argc, char** argv) {
   try {
-    return reigen::run({argv + 1, argv + argc});
+    return reigen::run(reigen::read_words({argv + 1, argv + argc}));
   } catch (const reigen::Error& error) {
     fmt::print(stderr, "check_group: {}\n", error.what());
     return static_cast<int>(error.exit_code());

@@ -1,8 +1,9 @@
 // For a machine with a GPU: are the kernels of libreigen_cuda.so right, and how fast are they?
 //
 // The program compares every reduction of every type with comm::reduce::run, bit for bit, except that a NaN may have
-// different bits. Then it measures sums and, for comparison, a copy within the device. The exit code is 1 if any result
-// differs, and 69 if there is no GPU.
+// different bits. Then it measures sums and, for comparison, a copy within the device. With --speed it only measures,
+// once for each line of standard input; --small takes small sizes. The exit code is 1 if any result differs, and 69 if
+// there is no GPU.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -105,7 +106,8 @@ bool is_guard(const std::byte* at) {
 
 class Comparison {
  public:
-  explicit Comparison(Reduce reduce) : reduce_(reduce) {}
+  // With `small` the largest buffers are left out.
+  Comparison(Reduce reduce, bool small) : reduce_(reduce), small_(small) {}
 
   void compare_type(DataType type) {
     fill(source_.at(0), kRanks * kLarge * kWidest, type);
@@ -115,7 +117,7 @@ class Comparison {
       const bool is_float_sum = op == ReduceOp::kSum && !comm::is_defined(ReduceOp::kBor, type);
       for (const int ranks : {1, 2, 3, 4, 7, 8, kReduceRanks}) {
         for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1000}, kLarge}) {
-          if (ranks > kRanks && count == kLarge) continue;
+          if ((ranks > kRanks || small_) && count == kLarge) continue;
           compare({type, op, ranks, count});
           if (is_float_sum) compare({type, op, ranks, count, factors});
           if (op == ReduceOp::kAvg) compare({type, op, ranks, count, nullptr, 12});
@@ -199,6 +201,7 @@ class Comparison {
   }
 
   Reduce reduce_;
+  bool small_;
   HostMemory source_{kRanks * kLarge * kWidest};
   HostMemory got_{kLarge * kWidest + 2 * kGuard};
   Memory in_{kSpace};
@@ -208,17 +211,17 @@ class Comparison {
   long failures_ = 0;
 };
 
-void measure(Reduce reduce) {
-  constexpr std::size_t kMostBytes = 256 * kMebibyte;
+void measure(Reduce reduce, bool small) {
+  const std::size_t most_bytes = (small ? 2 : 256) * kMebibyte;
   constexpr std::size_t kMostRanks = 4;
-  const Memory in(kMostRanks * kMostBytes);
-  const Memory out(kMostRanks * kMostBytes);
-  check(cudaMemset(in.at(0), 0, kMostRanks * kMostBytes), "cudaMemset");
+  const Memory in(kMostRanks * most_bytes);
+  const Memory out(kMostRanks * most_bytes);
+  check(cudaMemset(in.at(0), 0, kMostRanks * most_bytes), "cudaMemset");
   Stopwatch stopwatch;
   const float copy_time = stopwatch.median([&] {
-    check(cudaMemcpyAsync(out.at(0), in.at(0), kMostBytes, cudaMemcpyDeviceToDevice, nullptr), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(out.at(0), in.at(0), most_bytes, cudaMemcpyDeviceToDevice, nullptr), "cudaMemcpyAsync");
   });
-  const double copy = gigabytes_per_second(2 * kMostBytes, copy_time);
+  const double copy = gigabytes_per_second(2 * most_bytes, copy_time);
   fmt::print("\n| sum | inputs and outputs | MiB each | us | GB/s read and written | of a copy's {:.0f} GB/s |\n",
              copy);
   fmt::print("|---|---|---|---|---|---|\n");
@@ -226,6 +229,7 @@ void measure(Reduce reduce) {
     for (const std::size_t ranks : {std::size_t{2}, kMostRanks}) {
       for (const std::size_t mebibytes : {1u, 64u, 256u}) {
         const std::size_t bytes = mebibytes * kMebibyte;
+        if (bytes > most_bytes) continue;
         const void* inputs[kMostRanks] = {};
         void* outputs[kMostRanks] = {};
         for (std::size_t q = 0; q < ranks; ++q) {
@@ -248,22 +252,27 @@ void measure(Reduce reduce) {
   }
 }
 
-int run() {
-  if (!has_gpu("check_kernels")) return kNoDevice;
-  const auto reduce = function_of_plugin<Reduce>("reigen_cuda_reduce");
-  Comparison comparison(reduce);
+long compare_all(Reduce reduce, bool small) {
+  Comparison comparison(reduce, small);
   for (const DataType type : kTypes) comparison.compare_type(type);
   fmt::print("{} cases, {} outputs differ from the host's\n", comparison.cases(), comparison.failures());
-  measure(reduce);
-  return comparison.failures() == 0 ? 0 : 1;
+  return comparison.failures();
+}
+
+int run(const CheckWords& words) {
+  if (!has_gpu("check_kernels")) return kNoDevice;
+  const auto reduce = function_of_plugin<Reduce>("reigen_cuda_reduce");
+  const long failures = words.speed ? 0 : compare_all(reduce, words.small);
+  measure_in_rounds(words, [&] { measure(reduce, words.small); });
+  return failures == 0 ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace reigen::device
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return reigen::device::run();
+    return reigen::device::run(reigen::device::read_words(argc, argv));
   } catch (const std::exception& error) {
     fmt::print(stderr, "check_kernels: {}\n", error.what());
     return 1;

@@ -4,8 +4,8 @@
 // The program runs every kernel on every element type and many sizes, on host and GPU, and compares the results. Sums
 // of a row have another order on the GPU, and exp, log and erf are those of CUDA, so most results may differ by
 // rounding. Rotary embedding and the gradient of an embedding must have the same bits. Then the program measures the
-// kernels at sizes of GPT-2 and Llama and, for comparison, a copy within the device. The exit code is 1 if any result
-// differs, and 69 if there is no GPU.
+// kernels (model_speeds.h). With --speed it only measures, once for each line of standard input; --small takes small
+// sizes. The exit code is 1 if any result differs, and 69 if there is no GPU.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -23,6 +23,7 @@
 
 #include "check_tools.h"
 #include "device/kernel_calls.h"
+#include "model_speeds.h"
 #include "nn/kernels/host.h"
 
 namespace reigen::nn::kernels::checks {
@@ -471,105 +472,7 @@ void compare_tokens(Comparison& comparison) {
   });
 }
 
-// Measures a call. `bytes` are those that it must read and write for each element.
-class Speeds {
- public:
-  Speeds() : memory_(kBytes) {
-    check(cudaMemset(memory_.at(0), 0, kBytes), "cudaMemset");
-    const float time = stopwatch_.median([&] {
-      check(cudaMemcpyAsync(memory_.at(kCopied), memory_.at(0), kCopied, cudaMemcpyDeviceToDevice, nullptr), "a copy");
-    });
-    copy_ = device::gigabytes_per_second(2 * kCopied, time);
-    fmt::print("\n| kernel | us | GB/s read and written | of a copy's {:.0f} GB/s |\n|---|---|---|---|\n", copy_);
-  }
-  // Memory for an array of so many elements of `size` bytes. The arrays of one kernel lie one after the other.
-  std::byte* next(std::int64_t elements, std::int64_t size) {
-    std::byte* const begin = memory_.at(used_);
-    used_ += (static_cast<std::size_t>(elements * size) + 255) / 256 * 256;
-    if (used_ > kBytes) throw std::runtime_error("the arrays of a kernel do not fit");
-    return begin;
-  }
-  template <typename Call>
-  void time(const std::string& name, int (*function)(const Call*, void*), const Call& call, std::int64_t elements,
-            std::int64_t bytes) {
-    const float taken = stopwatch_.median([&] { check(function(&call, nullptr), name.c_str()); });
-    const double speed = device::gigabytes_per_second(static_cast<std::size_t>(elements * bytes), taken);
-    fmt::print("| {} | {:.0f} | {:.0f} | {:.2f} |\n", name, taken * 1e3f, speed, speed / copy_);
-    used_ = 0;
-  }
-
- private:
-  static constexpr std::size_t kBytes = std::size_t{6} << 30;
-  static constexpr std::size_t kCopied = std::size_t{1} << 30;
-  Memory memory_;
-  device::Stopwatch stopwatch_;
-  double copy_ = 0;
-  std::size_t used_ = 0;
-};
-
-constexpr std::int64_t kRows = 16 * 1024;
-constexpr int kMixed = static_cast<int>(ModelTypes::kFloat32Bfloat16);
-constexpr int kBf16 = static_cast<int>(ModelTypes::kBfloat16);
-
-void measure_norms(Speeds& s, const char* model, std::int64_t columns) {
-  const std::int64_t n = kRows * columns;
-  const auto name = [&](const char* what) { return fmt::format("{}, {}", what, model); };
-  s.time(name("norm with addition"), plugin<decltype(reigen_cuda_norm)>("reigen_cuda_norm"),
-         device::NormCall{s.next(n, 4), s.next(n, 2), s.next(n, 4), s.next(columns, 4), s.next(columns, 4),
-                          s.next(n, 2), s.next(kRows, 4), s.next(kRows, 4), kRows, columns, 1e-5, kMixed},
-         n, 12);
-  s.time(name("norm backward"), plugin<decltype(reigen_cuda_norm_backward)>("reigen_cuda_norm_backward"),
-         device::NormBackwardCall{s.next(n, 2), s.next(n, 4), s.next(n, 4), s.next(columns, 4), s.next(kRows, 4),
-                                  s.next(kRows, 4), s.next(n, 4), s.next(n, 2), kRows, columns, kMixed},
-         n, 16);
-  s.time(name("norm sums"), plugin<decltype(reigen_cuda_norm_sums)>("reigen_cuda_norm_sums"),
-         device::NormSumsCall{s.next(n, 2), s.next(n, 4), s.next(kRows, 4), s.next(kRows, 4),
-                              s.next(2 * device::sums_of(kRows) * columns, 4), s.next(columns, 4), s.next(columns, 4),
-                              kRows, columns, kMixed},
-         n, 6);
-}
-
-void measure_loss(Speeds& s, const char* model, std::int64_t columns) {
-  const std::int64_t n = kRows * columns;
-  std::byte* const logits = s.next(n, 2);
-  s.time(
-      fmt::format("cross entropy, {}", model), plugin<decltype(reigen_cuda_cross_entropy)>("reigen_cuda_cross_entropy"),
-      device::CrossEntropyCall{logits, logits, reinterpret_cast<const long long*>(s.next(kRows, 8)), s.next(kRows, 4),
-                               reinterpret_cast<double*>(s.next(1, 8)), s.next(1, 4), kRows, columns, -100, kBf16},
-      n, 4);
-}
-
-void measure_others(Speeds& s) {
-  constexpr std::int64_t kHidden = 4 * 768;
-  constexpr std::int64_t kGpt = kRows * kHidden;
-  s.time("gelu, GPT-2", plugin<decltype(reigen_cuda_gelu)>("reigen_cuda_gelu"),
-         device::GeluCall{s.next(kGpt, 2), s.next(kHidden, 4), s.next(kGpt, 2), kRows, kHidden, kMixed}, kGpt, 4);
-  s.time(
-      "gelu backward, GPT-2", plugin<decltype(reigen_cuda_gelu_backward)>("reigen_cuda_gelu_backward"),
-      device::GeluBackwardCall{s.next(kGpt, 2), s.next(kGpt, 2), s.next(kHidden, 4), s.next(kGpt, 2),
-                               s.next(device::sums_of(kRows) * kHidden, 4), s.next(kHidden, 4), kRows, kHidden, kMixed},
-      kGpt, 6);
-  constexpr std::int64_t kWide = 14336;
-  constexpr std::int64_t kLlama = kRows * kWide;
-  s.time("swiglu, Llama", plugin<decltype(reigen_cuda_swiglu)>("reigen_cuda_swiglu"),
-         device::SwigluCall{s.next(kLlama, 2), s.next(kLlama, 2), s.next(kLlama, 2), kWide, kWide, kRows, kWide, kBf16},
-         kLlama, 6);
-  s.time("swiglu backward, Llama", plugin<decltype(reigen_cuda_swiglu_backward)>("reigen_cuda_swiglu_backward"),
-         device::SwigluBackwardCall{s.next(kLlama, 2), s.next(kLlama, 2), s.next(kLlama, 2), s.next(kLlama, 2),
-                                    s.next(kLlama, 2), kWide, kWide, kWide, kWide, kRows, kWide, kBf16},
-         kLlama, 10);
-  constexpr std::int64_t kHeads = 32;
-  constexpr std::int64_t kHalf = 64;
-  constexpr std::int64_t kQuery = kRows * kHeads * 2 * kHalf;
-  const device::RotaryStrides strides{1024 * kHeads * 2 * kHalf, kHeads * 2 * kHalf, 2 * kHalf};
-  s.time("rotary, Llama", plugin<decltype(reigen_cuda_rotary)>("reigen_cuda_rotary"),
-         device::RotaryCall{s.next(kQuery, 2), s.next(kQuery, 2), s.next(1024 * kHalf, 4), s.next(1024 * kHalf, 4),
-                            strides, strides, kRows, 1024, kHeads, kHalf, false, kBf16},
-         kQuery, 4);
-}
-
-int run_all() {
-  if (!device::has_gpu("check_model")) return device::kNoDevice;
+long compare_all() {
   Comparison comparison;
   compare_norms(comparison);
   compare_losses(comparison);
@@ -577,21 +480,22 @@ int run_all() {
   compare_activations(comparison);
   compare_tokens(comparison);
   fmt::print("{} cases, {} differ from the host's\n", comparison.cases(), comparison.failures());
-  Speeds speeds;
-  measure_norms(speeds, "GPT-2", 768);
-  measure_norms(speeds, "Llama", 4096);
-  measure_loss(speeds, "GPT-2", 50304);
-  measure_loss(speeds, "Llama", 128256);
-  measure_others(speeds);
-  return comparison.failures() == 0 ? 0 : 1;
+  return comparison.failures();
+}
+
+int run_all(const device::CheckWords& words) {
+  if (!device::has_gpu("check_model")) return device::kNoDevice;
+  const long failures = words.speed ? 0 : compare_all();
+  device::measure_in_rounds(words, [&] { measure(words.small); });
+  return failures == 0 ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace reigen::nn::kernels::checks
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return reigen::nn::kernels::checks::run_all();
+    return reigen::nn::kernels::checks::run_all(reigen::device::read_words(argc, argv));
   } catch (const std::exception& error) {
     fmt::print(stderr, "check_model: {}\n", error.what());
     return 1;

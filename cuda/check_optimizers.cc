@@ -1,9 +1,10 @@
 // For a machine with a GPU: do the optimizers' kernels of libreigen_cuda.so give the bits of the host, and how fast are
 // they?
 //
-// The program runs every rule on every element layout on host and GPU and compares values, states and master weights
-// bit by bit, and sums of squares to 1e-12. Then it measures AdamW, a norm and, for comparison, a copy within the
-// device. The exit code is 1 if any result differs, and 69 if there is no GPU.
+// The program runs ten steps of every rule on every element layout on host and GPU and compares values, states and
+// master weights bit by bit, and the last step's sums of squares to 1e-12. Then it measures AdamW, a norm and, for
+// comparison, a copy within the device. With --speed it only measures, once for each line of standard input; --small
+// takes small sizes. The exit code is 1 if any result differs, and 69 if there is no GPU.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -37,6 +38,7 @@ constexpr std::int64_t kSizes[] = {1, 7, 16383, 16384, 50001};
 constexpr Layout kLayouts[] = {Layout::kFloat64, Layout::kFloat32,        Layout::kFloat32Bfloat16, Layout::kBfloat16,
                                Layout::kFloat16, Layout::kBfloat16Master, Layout::kFloat16Master};
 constexpr double kSquaresApart = 1e-12;
+constexpr int kSteps = 10;
 
 bool is_master(Layout layout) { return layout == Layout::kBfloat16Master || layout == Layout::kFloat16Master; }
 
@@ -137,16 +139,16 @@ class Comparison {
     const Memory memory(numbers.bytes());
     check(cudaMemcpy(memory.at(0), numbers.host(), numbers.bytes(), cudaMemcpyHostToDevice), "the numbers' copy");
     std::vector<Item<Step>> items;
-    std::vector<Squares> expected;
-    long long chunks = 0;
+    std::vector<Block> parts;  // what a block of threads changes, on the host
     for (std::size_t p = 0; p < numbers.parameters(); ++p) {
+      const auto chunks = static_cast<long long>(parts.size());
       items.push_back({numbers.block(p, memory.at(0), layout), step, chunks, chunks});
       const Block all = numbers.block(p, numbers.host(), layout);
-      for (std::int64_t first = 0; first < all.count; first += kChunk, ++chunks) {
-        const std::int64_t left = all.count - first;
-        expected.push_back(on_host(layout, slice(sizes_of(layout), all, first, left < kChunk ? left : kChunk)));
+      for (std::int64_t first = 0; first < all.count; first += kChunk) {
+        parts.push_back(slice(sizes_of(layout), all, first, std::min<std::int64_t>(all.count - first, kChunk)));
       }
     }
+    std::vector<Squares> expected(parts.size());
     const Memory table(items.size() * sizeof(Item<Step>));
     check(cudaMemcpy(table.at(0), items.data(), items.size() * sizeof(Item<Step>), cudaMemcpyHostToDevice), "table");
     const Memory squares(expected.size() * sizeof(Squares));
@@ -154,10 +156,13 @@ class Comparison {
                                     .layout = static_cast<int>(layout),
                                     .items = table.at(0),
                                     .count = static_cast<int>(items.size()),
-                                    .chunks = chunks,
+                                    .chunks = static_cast<long long>(parts.size()),
                                     .chunk_elements = kChunk,
                                     .squares = adds ? reinterpret_cast<double*>(squares.at(0)) : nullptr};
-    check(optimize_(&call, nullptr), "reigen_cuda_optimize");
+    for (int i = 0; i < kSteps; ++i) {
+      for (std::size_t k = 0; k < parts.size(); ++k) expected[k] = on_host(layout, parts[k]);
+      check(optimize_(&call, nullptr), "reigen_cuda_optimize");
+    }
     std::vector<std::byte> got(numbers.bytes());
     check(cudaMemcpy(got.data(), memory.at(0), got.size(), cudaMemcpyDeviceToHost), "the result's copy");
     ++cases_;
@@ -289,27 +294,28 @@ long compare_norms(FinishNorm finish) {
 }
 
 // Measures AdamW and a norm over as many elements as GPT-2 124M has, in one parameter.
-void measure(Optimize optimize) {
-  constexpr std::int64_t kCount = 124'000'000;
-  constexpr long long kChunks = (kCount + kChunk - 1) / kChunk;
-  const Memory numbers(std::size_t{kCount} * 20);
-  check(cudaMemset(numbers.at(0), 0, std::size_t{kCount} * 20), "cudaMemset");
+void measure(Optimize optimize, bool small) {
+  const std::int64_t elements = small ? 1'000'000 : 124'000'000;
+  const long long all_chunks = (elements + kChunk - 1) / kChunk;
+  const auto count = static_cast<std::size_t>(elements);
+  const Memory numbers(count * 20);
+  check(cudaMemset(numbers.at(0), 0, count * 20), "cudaMemset");
   device::Stopwatch stopwatch;
-  constexpr std::size_t kCopied = std::size_t{kCount} * 8;
+  const std::size_t copied = count * 8;
   const float copy_time = stopwatch.median([&] {
-    check(cudaMemcpyAsync(numbers.at(kCopied), numbers.at(0), kCopied, cudaMemcpyDeviceToDevice, nullptr), "a copy");
+    check(cudaMemcpyAsync(numbers.at(copied), numbers.at(0), copied, cudaMemcpyDeviceToDevice, nullptr), "a copy");
   });
-  const double copy = device::gigabytes_per_second(2 * kCopied, copy_time);
+  const double copy = device::gigabytes_per_second(2 * copied, copy_time);
   fmt::print("\n| pass over 124 M | us | GB/s read and written | of a copy's {:.0f} GB/s |\n|---|---|---|---|\n", copy);
   const Memory table(4096);
-  const Memory squares(kChunks * sizeof(Squares));
+  const Memory squares(static_cast<std::size_t>(all_chunks) * sizeof(Squares));
   const auto time = [&]<typename Step>(const char* name, Rule rule, Layout layout, const Step& step, int bytes,
                                        bool adds) {
     const Sizes sizes = sizes_of(layout);
     std::byte* at = numbers.at(0);
     const auto next = [&](std::int64_t size) {
       std::byte* const begin = at;
-      at += kCount * size;
+      at += elements * size;
       return begin;
     };
     Item<Step> item{{}, step, 0, 0};
@@ -318,20 +324,19 @@ void measure(Optimize optimize) {
     item.block.states[0] = next(sizes.state);
     item.block.states[1] = next(sizes.state);
     if (is_master(layout)) item.block.masters = next(4);
-    item.block.count = kCount;
+    item.block.count = elements;
     item.block.gradient_limit = std::numeric_limits<double>::infinity();
     check(cudaMemcpy(table.at(0), &item, sizeof(item), cudaMemcpyHostToDevice), "the table");
     const device::OptimizeCall call{.rule = static_cast<int>(rule),
                                     .layout = static_cast<int>(layout),
                                     .items = table.at(0),
                                     .count = 1,
-                                    .chunks = kChunks,
+                                    .chunks = all_chunks,
                                     .chunk_elements = kChunk,
                                     .squares = adds ? reinterpret_cast<double*>(squares.at(0)) : nullptr};
     const float taken = stopwatch.median([&] { check(optimize(&call, nullptr), "reigen_cuda_optimize"); });
-    const double speed =
-        device::gigabytes_per_second(static_cast<std::size_t>(kCount) * static_cast<std::size_t>(bytes), taken);
-    fmt::print("| {} | {:.0f} | {:.0f} | {:.2f} |\n", name, taken * 1e3f, speed, speed / copy);
+    const double speed = device::gigabytes_per_second(count * static_cast<std::size_t>(bytes), taken);
+    fmt::print("| {} | {:.1f} | {:.0f} | {:.2f} |\n", name, taken * 1e3f, speed, speed / copy);
   };
   const AdamStep adam{.rate = 1e-3, .keep = 0.999, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
   time("AdamW, fp32", Rule::kAdam, Layout::kFloat32, adam, 28, false);
@@ -340,24 +345,29 @@ void measure(Optimize optimize) {
   time("norm, bf16", Rule::kSquares, Layout::kBfloat16, NoStep{}, 2, true);
 }
 
-int run() {
-  if (!device::has_gpu("check_optimizers")) return device::kNoDevice;
-  const auto optimize = device::function_of_plugin<Optimize>("reigen_cuda_optimize");
+long compare_all_and_norms(Optimize optimize) {
   Comparison comparison(optimize);
   compare_all(comparison);
   const long norms = compare_norms(device::function_of_plugin<FinishNorm>("reigen_cuda_finish_norm"));
   fmt::print("{} cases, {} differ from the host's; {} norms differ\n", comparison.cases(), comparison.failures(),
              norms);
-  measure(optimize);
-  return comparison.failures() + norms == 0 ? 0 : 1;
+  return comparison.failures() + norms;
+}
+
+int run(const device::CheckWords& words) {
+  if (!device::has_gpu("check_optimizers")) return device::kNoDevice;
+  const auto optimize = device::function_of_plugin<Optimize>("reigen_cuda_optimize");
+  const long failures = words.speed ? 0 : compare_all_and_norms(optimize);
+  device::measure_in_rounds(words, [&] { measure(optimize, words.small); });
+  return failures == 0 ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace reigen::optim::kernels
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return reigen::optim::kernels::run();
+    return reigen::optim::kernels::run(reigen::device::read_words(argc, argv));
   } catch (const std::exception& error) {
     fmt::print(stderr, "check_optimizers: {}\n", error.what());
     return 1;

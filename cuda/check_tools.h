@@ -1,4 +1,5 @@
 // Shared code of the programs that check kernels on a machine with a GPU.
+// Thread rule: a check has one thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +9,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <iostream>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/kernel_calls.h"
@@ -49,15 +53,55 @@ class HostMemory {
   void* begin_ = nullptr;
 };
 
-// Returns a function of the plug-in libreigen_cuda.so. Throws if the plug-in's version is not kPluginVersion.
+// The words of a check's command line.
+struct CheckWords {
+  bool speed = false;  // --speed: compares nothing, and measures once for each line of standard input
+  bool small = false;  // --small: takes small sizes. Its speeds mean nothing
+};
+
+// Throws std::invalid_argument for a word that no check knows.
+inline CheckWords read_words(int argc, char** argv) {
+  CheckWords words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word != "--speed" && word != "--small") {
+      throw std::invalid_argument(fmt::format("unknown word {}; there are --speed and --small", word));
+    }
+    (word == "--speed" ? words.speed : words.small) = true;
+  }
+  return words;
+}
+
+// Calls measure(). With --speed, calls it once for each line of standard input, and prints a line after each call. So a
+// script can measure this program and another one in turn.
+template <typename Measure>
+void measure_in_rounds(const CheckWords& words, const Measure& measure) {
+  if (!words.speed) return measure();
+  for (std::string line; std::getline(std::cin, line);) {
+    measure();
+    fmt::print("end of the round\n");
+    std::fflush(stdout);
+  }
+}
+
+// Opens the plug-in libreigen_cuda.so. It is looked for as the programs do it (device/library.h): first where the
+// dynamic linker looks, then where the build has written it.
+inline void* open_plugin() {
+  for (const char* const file : {"libreigen_cuda.so", REIGEN_CUDA_PLUGIN}) {
+    void* const library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) return library;
+  }
+  throw std::runtime_error(dlerror());
+}
+
+// Returns a function of the plug-in. Throws if the plug-in's version is not kPluginVersion.
 template <typename Function>
 Function function_of_plugin(const char* name) {
-  void* const library = dlopen(REIGEN_CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw std::runtime_error(dlerror());
+  void* const library = open_plugin();
   const auto version = reinterpret_cast<decltype(&reigen_cuda_version)>(dlsym(library, "reigen_cuda_version"));
   const auto function = reinterpret_cast<Function>(dlsym(library, name));
   if (version == nullptr || function == nullptr || version() != kPluginVersion) {
-    throw std::runtime_error(fmt::format("{} is not version {}", REIGEN_CUDA_PLUGIN, kPluginVersion));
+    throw std::runtime_error(fmt::format("libreigen_cuda.so is not version {}", kPluginVersion));
   }
   return function;
 }

@@ -25,7 +25,7 @@ class Gpt(nn.Module):
         self.blocks, self.norm, self.head = nn.ModuleList(Block(d, h) for _ in range(n)), nn.LayerNorm(d), nn.Linear(d, v, bias=False)
 
     def forward(self, i):
-        x = self.tok(i) + self.pos(torch.arange(i.shape[1]))
+        x = self.tok(i) + self.pos(torch.arange(i.shape[1], device=i.device))
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
