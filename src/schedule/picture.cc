@@ -113,31 +113,40 @@ class Drawing {
   std::string row(std::size_t rank) const {
     std::set<int> stages;
     for (const Span& span : replay_.ranks[rank]) stages.insert(span.action.stage);
-    std::string svg = label(kMargin, y_of(rank) + 16, fmt::format("rank {}", rank));
-    svg +=
-        fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"none\" stroke=\"#ddd\"/>\n",
-                    x_of(0), y_of(rank) + 1, replay_.total * scale_, kRow - 2);
+    std::string boxes;
+    std::string numbers;
     for (const Span& span : replay_.ranks[rank]) {
       if (is_message(span.action.kind) || span.end <= span.start) continue;
       const auto chunk = static_cast<double>(std::distance(stages.begin(), stages.find(span.action.stage)));
       const auto chunks = static_cast<double>(stages.size());
-      svg += box(rank, span, chunks > 1 ? 0.45 + 0.55 * chunk / (chunks - 1) : 0.8);
+      const double strength = chunks > 1 ? 0.45 + 0.55 * chunk / (chunks - 1) : 0.8;
+      boxes += box(rank, span, strength);
+      numbers += number(rank, span, strength > 0.6 ? "#fff" : "#222");
     }
-    return svg;
+    return label(kMargin, y_of(rank) + 16, fmt::format("rank {}", rank)) +
+           fmt::format(
+               "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"none\" stroke=\"#ddd\"/>\n",
+               x_of(0), y_of(rank) + 1, replay_.total * scale_, kRow - 2) +
+           "<g stroke=\"white\" stroke-width=\"0.7\">\n" + boxes +
+           "</g>\n<g font-size=\"11\" text-anchor=\"middle\">\n" + numbers + "</g>\n";
   }
 
   std::string box(std::size_t rank, const Span& span, double strength) const {
+    return fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"><title>{}, {:.4g} to "
+        "{}</title></rect>\n",
+        x_of(span.start), y_of(rank) + 1, (span.end - span.start) * scale_, kRow - 2,
+        shaded(look_of(span.action.kind).color, strength), to_text(span.action), span.start,
+        escaped(with_unit(fmt::format("{:.4g}", span.end))));
+  }
+
+  // The micro-batch of a box; nothing if the box is too narrow for it.
+  std::string number(std::size_t rank, const Span& span, const char* color) const {
     const double width = (span.end - span.start) * scale_;
-    std::string svg = fmt::format(
-        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\" stroke=\"white\" "
-        "stroke-width=\"0.7\"><title>{}, {} to {}</title></rect>\n",
-        x_of(span.start), y_of(rank) + 1, width, kRow - 2, shaded(look_of(span.action.kind).color, strength),
-        to_text(span.action), fmt::format("{:.4g}", span.start), with_unit(fmt::format("{:.4g}", span.end)));
-    if (span.action.micro_batch == kNone) return svg;
-    const std::string number = fmt::format("{}", span.action.micro_batch);
-    if (width < 3 + 6.5 * static_cast<double>(number.size())) return svg;
-    return svg +
-           label(x_of(span.start) + width / 2, y_of(rank) + 16, number, "middle", 11, strength > 0.6 ? "#fff" : "#222");
+    const std::string text = fmt::format("{}", span.action.micro_batch);
+    if (span.action.micro_batch == kNone || width < 3 + 6.5 * static_cast<double>(text.size())) return "";
+    return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\">{}</text>\n", x_of(span.start) + width / 2,
+                       y_of(rank) + 16, color, text);
   }
 
   std::string axis() const {

@@ -38,7 +38,7 @@ int most_in_flight(Name name, const Size& size, int rank, bool& is_exact) {
   return 0;
 }
 
-// The times of one step if forward takes 1, and backward 2 in one action or two.
+// The time of one step if forward takes 1, and backward 2 in one action or two.
 double expected_total(Name name, const Size& size) {
   const double work = 3.0 * size.virtual_stages * size.micro_batches;
   return work / (1 - bubble_formula(name, size));
