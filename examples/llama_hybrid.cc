@@ -41,7 +41,8 @@ int main(int argc, char** argv) try {
   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 3e-4});
   const auto part = reigen::models::vocab_part(sizes.vocab, divided);
 
-  if (world.rank() == 0) fmt::print("{} ranks: {}\n", world.size(), mesh.to_text());
+  const std::string table = mesh.table();
+  if (world.rank() == 0) fmt::print("{}\n{}\n", mesh.to_text(), table);
   std::int64_t step = 0;
   for (auto& batch : loader.epoch(0)) {
     const auto start = std::chrono::steady_clock::now();

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/machine/host_name.h"
 #include "comm/agree.h"
 #include "reigen/base/error.h"
+#include "reigen/comm/byte_strings.h"
 
 namespace reigen::mesh {
 namespace {
@@ -51,6 +53,27 @@ std::string resolve(std::vector<Axis>& axes, int ranks) {
   }
   if (product == ranks && rest == nullptr) return {};
   return fmt::format("{} for {} ranks", text_of(axes), ranks);
+}
+
+// Meshes of these axes that would have as many ranks: with another size of one axis, or the first two sizes that fit.
+std::string that_would_fit(const std::vector<Axis>& axes, int ranks) {
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    std::int64_t others = 1;
+    for (std::size_t j = 0; j < axes.size(); ++j) {
+      if (j != i && axes[j].size > 0 && others <= ranks) others *= axes[j].size;
+    }
+    if (ranks % others != 0) continue;
+    std::vector<Axis> one = axes;
+    one[i].size = static_cast<int>(ranks / others);
+    found.push_back(text_of(one));
+  }
+  if (!found.empty()) return fmt::format("{}", fmt::join(found, "; or "));
+  std::vector<int> divisors;
+  for (int size = 1; size <= ranks; ++size) {
+    if (ranks % size == 0) divisors.push_back(size);
+  }
+  return fmt::format("sizes among {} whose product is {}", fmt::join(divisors, ", "), ranks);
 }
 
 void require_the_same(const std::vector<Axis>& axes, const Communicator& world) {
@@ -112,7 +135,10 @@ Mesh::Mesh(Communicator world, std::vector<Axis> axes) {
         Report{.what = "[mesh] these axes make no grid of the ranks",
                .got = wrong,
                .expected = fmt::format("different names, and sizes whose product is {}", world.size()),
-               .fix = "give one axis the size that the others leave, or kRest"});
+               .fix = wrong.starts_with("ax")  // an axis is wrong in itself
+                          ? "give axes different names, sizes of 1 or more, and kRest to one of them at most"
+                          : fmt::format("take {}; or start as many ranks as the product of the sizes",
+                                        that_would_fit(axes, world.size()))});
   }
   state_ = std::make_shared<State>(State{.world = std::move(world), .axes = std::move(axes)});
   state_->here = coordinates_of(state_->world.rank());
@@ -185,5 +211,21 @@ Communicator Mesh::along_all(const std::vector<std::string_view>& axes) const {
 }
 
 std::string Mesh::to_text() const { return text_of(state_->axes); }
+
+std::string Mesh::table() const {
+  const std::vector<std::string> hosts = comm::all_gather_bytes(base::host_name(), state_->world);
+  std::size_t width = 4;
+  for (const std::string& host : hosts) width = std::max(width, host.size());
+  std::string text = fmt::format("rank  {:<{}}", "host", width);
+  for (const Axis& axis : state_->axes) text += "  " + axis.name;
+  for (int rank = 0; rank < state_->world.size(); ++rank) {
+    text += fmt::format("\n{:>4}  {:<{}}", rank, hosts[static_cast<std::size_t>(rank)], width);
+    const std::vector<int> coordinates = coordinates_of(rank);
+    for (std::size_t i = 0; i < coordinates.size(); ++i) {
+      text += fmt::format("  {:>{}}", coordinates[i], state_->axes[i].name.size());
+    }
+  }
+  return text;
+}
 
 }  // namespace reigen::mesh

@@ -88,7 +88,8 @@ void expect_refused(Rank& r, std::vector<mesh::Axis> axes, const ::testing::Matc
 
 TEST(Mesh, RefusesAxesThatMakeNoGrid) {
   run_ranks({.ranks = 4}, [](Rank& r) {
-    expect_refused(r, {{"a", 2}, {"b", 3}}, AllOf(HasSubstr("a 2 x b 3 for 4 ranks"), HasSubstr("product is 4")));
+    expect_refused(r, {{"a", 2}, {"b", 3}},
+                   AllOf(HasSubstr("a 2 x b 3 for 4 ranks"), HasSubstr("product is 4"), HasSubstr("take a 2 x b 2")));
     expect_refused(r, {{"a", 2}}, HasSubstr("a 2 for 4 ranks"));
     expect_refused(r, {{"a", 3}, {"b", mesh::kRest}}, HasSubstr("a 3 x b rest for 4 ranks"));
     expect_refused(r, {{"a", 2}, {"a", 2}}, HasSubstr("axis a comes twice"));
@@ -103,6 +104,15 @@ TEST(Mesh, RefusesAxesThatMakeNoGrid) {
 TEST(Mesh, RefusesOtherAxesOnOneRankOnAll) {
   run_ranks({.ranks = 4}, [](Rank& r) {
     expect_refused(r, {{r.rank() == 2 ? "b" : "a", 4}}, AllOf(HasSubstr("rank 2: b 4"), HasSubstr("rank 0: a 4")));
+  });
+}
+
+TEST(Mesh, ATableHasALineForEachRank) {
+  run_ranks({.ranks = 4}, [](Rank& r) {
+    const std::string table = Mesh(r.world(), {{"dp_shard", 2}, {"tp", 2}}).table();
+    EXPECT_THAT(table, ::testing::MatchesRegex("rank  host *  dp_shard  tp\n"
+                                               "   0  [^ ]+ +0   0\n   1  [^ ]+ +0   1\n"
+                                               "   2  [^ ]+ +1   0\n   3  [^ ]+ +1   1"));
   });
 }
 

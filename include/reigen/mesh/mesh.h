@@ -36,7 +36,7 @@ class Mesh {
  public:
   // Collective and blocking: every rank of `world` passes the same axes. Creates a group for each axis, unless the
   // axis has size 1 or spans all of `world`. Throws InvalidArgument on every rank if the sizes do not multiply to
-  // world.size(), if names are empty or occur twice, or if ranks pass different axes. Also throws the errors of
+  // world.size(), if names are empty or occur twice, or if ranks pass different axes. The error names sizes that would fit. Also throws the errors of
   // Communicator::split().
   Mesh(Communicator world, std::vector<Axis> axes);
 
@@ -66,6 +66,9 @@ class Mesh {
 
   // "dp_replicate 2 x dp_shard 4"
   std::string to_text() const;
+
+  // A line for each rank: its number, its host, and its coordinate on each axis. Collective and blocking over world().
+  std::string table() const;
 
  private:
   Communicator along_all(const std::vector<std::string_view>& axes) const;

@@ -100,7 +100,8 @@ class Placer {
   void place(const Chosen& chosen) {
     if (chosen.style.kind == Kind::kSequence || chosen.style.kind == Kind::kPositions) return place_whole(chosen);
     const bool is_embedding = chosen.module->as<torch::nn::EmbeddingImpl>() != nullptr;
-    const at::Tensor* const weight = chosen.module->named_parameters(/*recurse=*/false).find("weight");
+    const auto own = chosen.module->named_parameters(/*recurse=*/false);
+    const at::Tensor* const weight = own.find("weight");
     const bool has_matrix = weight != nullptr && weight->dim() == 2;
     if (chosen.style.kind == Kind::kVocabulary) {
       require(chosen, is_embedding, "a torch::nn::Embedding");
@@ -108,7 +109,7 @@ class Placer {
       require(chosen, has_matrix && !is_embedding, "a linear layer, with a weight [out, in]");
     }
     const bool is_row = chosen.style.kind == Kind::kRow;
-    for (const auto& item : chosen.module->named_parameters(/*recurse=*/false)) {
+    for (const auto& item : own) {
       const bool is_bias = item.key() == "bias";
       if (is_bias && is_row) {
         if (state_.region.sequence) remember(item.value(), whole(item.value(), Kind::kSequence));

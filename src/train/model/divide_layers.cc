@@ -35,6 +35,7 @@ void open_mesh(Run& run) {
   run.mesh.emplace(run.world,
                    std::vector<mesh::Axis>{{"dp_replicate", replicas}, {"dp_shard", mesh::kRest}, {"tp", tp}});
   run.data = run.mesh->along({"dp_replicate", "dp_shard"});
+  run.say("mesh: " + run.mesh->to_text());
   if (!run.mesh->along("tp").shares_memory() && run.device.is_cpu()) {
     run.say(
         fmt::format("warning: the {} ranks of mesh.tp share no memory, so each layer sends activations over the "
