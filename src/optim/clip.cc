@@ -72,15 +72,21 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
     });
   }
   GradientNorm result;
+  double whole = 0;
   double of_boxes = 0;
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    (gradients.is_of_box(gradients.pieces[i]) ? of_boxes : result.sum_of_squares) += sums[i];
+    (gradients.is_of_box(gradients.pieces[i]) ? of_boxes : whole) += sums[i];
   }
   if (!ranges.empty() && ranges.front().box_owners().size() > 1) {
-    ranges.front().box_owners().all_reduce(&of_boxes, &of_boxes, 1, DataType::kFloat64, ReduceOp::kSum,
-                                           {.tag = "squares of gradients of all boxes"});
+    // All owners have whole gradients, which may differ by rounding. All ranks take those of the first owner.
+    const Communicator& owners = ranges.front().box_owners();
+    double parts[2] = {owners.rank() == 0 ? whole : 0, of_boxes};
+    owners.all_reduce(parts, parts, 2, DataType::kFloat64, ReduceOp::kSum,
+                      {.tag = "squares of gradients of all boxes"});
+    whole = parts[0];
+    of_boxes = parts[1];
   }
-  result.sum_of_squares += of_boxes;
+  result.sum_of_squares = whole + of_boxes;
   result.norm = std::sqrt(result.sum_of_squares);
   result.finite = std::isfinite(result.sum_of_squares);
   return result;

@@ -18,20 +18,23 @@ namespace reigen::optim {
 
 namespace {
 
-// Adds the sum over all ranks' boxes to the first number, and sets the numbers of this rank's boxes to 0.
+// Replaces the first number by the sum over all ranks that own boxes, and the others by 0. Of whole gradients, which
+// may differ by rounding, the first owner's count.
 void add_up_boxes(const std::vector<ParameterRange>& ranges, const Gradients& gradients, const at::Tensor& squares) {
-  std::vector<double> flags;
-  for (const Piece& piece : gradients.pieces) flags.push_back(gradients.is_of_box(piece) ? 1 : 0);
-  const at::Tensor is_of_box = at::tensor(flags, at::kDouble).to(squares.device(), /*non_blocking=*/true);
-  const at::Tensor sums = squares.view({-1, 2}).select(1, 0).narrow(0, 0, is_of_box.numel());
-  at::Tensor of_boxes = (sums * is_of_box).sum().view({1});
-  auto* const sum = of_boxes.mutable_data_ptr();
+  const Communicator& owners = ranges.front().box_owners();
+  std::vector<std::int64_t> own;
+  for (std::size_t i = 0; i < gradients.pieces.size(); ++i) {
+    if (owners.rank() == 0 || gradients.is_of_box(gradients.pieces[i])) own.push_back(static_cast<std::int64_t>(i));
+  }
+  const at::Tensor places = at::tensor(own, at::kLong).to(squares.device(), /*non_blocking=*/true);
+  const at::Tensor all = squares.view({-1, 2}).select(1, 0).index_select(0, places).sum().view({1});
+  auto* const sum = all.mutable_data_ptr();
   CallList calls;
   calls.all_reduce(sum, sum, 1, DataType::kFloat64, ReduceOp::kSum,
-                   {.tag = "squares of gradients of all boxes", .after = tensor::stream_of(of_boxes)});
-  tensor::run_calls(ranges.front().box_owners(), calls, of_boxes);
-  sums.mul_(1 - is_of_box);
-  sums.narrow(0, 0, 1).add_(of_boxes);
+                   {.tag = "squares of gradients of all boxes", .after = tensor::stream_of(all)});
+  tensor::run_calls(owners, calls, all);
+  squares.zero_();
+  squares.narrow(0, 0, 1).copy_(all);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "base/philox.h"
 #include "optim/option_checks.h"
 #include "optim/passes/control.h"
+#include "optim/passes/whole_gradients.h"
 #include "reigen/format/hash.h"
 #include "tensor/flat/gradient_rows.h"
 #include "tensor/memory/memory_resource.h"
@@ -188,7 +189,24 @@ std::vector<Update> RangeState::begin_step(const StepOptions& how) {
   }
   ++steps_;
   parts_.front().range.sharing().meet("gradients before a step");
+  compare_whole(updates);
   return updates;
+}
+
+// A wrong plan of tensor parallelism shows in the first gradients. The second step is compared too, because some
+// weights have no gradient in the first.
+void RangeState::compare_whole(const std::vector<Update>& updates) {
+  constexpr int kSteps = 2;
+  const ParameterRange& range = parts_.front().range;
+  if (compared_ >= kSteps || range.box_owners().size() == 1 || !range.values().is_cpu()) return;
+  ++compared_;
+  std::vector<std::string> names;
+  for (const Part& part : parts_) {
+    for (std::size_t i = 0; i < part.range.size(); ++i) {
+      if (part.range.is_active(i)) names.push_back(part.range.segments()[i].name);
+    }
+  }
+  compare_whole_gradients(updates, names, range.box_owners());
 }
 
 void RangeState::end_step() {

@@ -76,6 +76,7 @@ class RangeState {
   void load(const std::vector<NamedTensor>& state, std::int64_t steps);
 
  private:
+  void compare_whole(const std::vector<Update>& updates);
   struct Treatment {
     double lr_factor = 1;
     double weight_decay = 0;
@@ -97,6 +98,7 @@ class RangeState {
   std::vector<std::string> kinds_;
   std::vector<Part> parts_;
   std::int64_t steps_ = 0;
+  int compared_ = 0;  // how many steps compared the gradients of whole parameters between ranks
   std::unique_ptr<std::atomic<bool>> not_finite_ = std::make_unique<std::atomic<bool>>(false);
   bool checks_finite_ = false;
   bool was_finite_ = true;

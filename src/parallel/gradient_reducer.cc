@@ -59,12 +59,12 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   coordinates_ = std::move(ranks.here);
   choose_strategies();
   compare_between_ranks();
-  if (options.share_cores) tensor::share_cores(world_);
+  if (options.share_cores) tensor::share_cores(groups_.all);
   // If one of the checks that follow fails, it fails on every rank.
   check_options(options, groups_.sharers.size());
   const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);
   require_trainable(all);
-  require_device_possible(module_, options_, world_, {gradient_strategy_.get(), weight_strategy_.get()});
+  require_device_possible(module_, options_, groups_.all, {gradient_strategy_.get(), weight_strategy_.get()});
   FirstValues values(module_, world_, groups_.sharers, groups_.replicas, options.initialize);
   values.prepare(all);
   pack(all, values);
@@ -129,6 +129,8 @@ void GradientReducer::compare_between_ranks() {
   if (gradient_strategy_) lines.push_back("option strategy: " + gradient_strategy_->description());
   if (weight_strategy_) lines.push_back("option strategy: " + weight_strategy_->description());
   check_equal_on_all_ranks(lines, world_);
+  // Ranks that divide layers have other shapes. Their options must be the same too.
+  if (options_.tensor_parallel) check_equal_on_all_ranks(describe_options(options_, module_), groups_.all);
 }
 
 void GradientReducer::pack(const std::vector<tensor::NamedParameter>& parameters, FirstValues& values) {
@@ -227,11 +229,11 @@ std::vector<tensor::NamedTensor> GradientReducer::own(std::vector<tensor::NamedT
 }
 
 std::vector<tensor::NamedTensor> GradientReducer::own_weights() const {
-  return own(tensor::tensors_of(module_, all_ranges()));
+  return own(weights_of(module_, all_ranges(), layout_, coordinates_));
 }
 
 void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view group) {
-  load_weights(module_, all_ranges(), groups_, from, group);
+  load_weights(weights_of(module_, all_ranges(), layout_, coordinates_), all_ranges(), groups_, from, group);
 }
 
 std::vector<BucketTimes> GradientReducer::bucket_times() const {

@@ -35,6 +35,29 @@ struct Apply : torch::autograd::Function<Apply> {
   }
 };
 
+struct KeepingPair : torch::CustomClassHolder {
+  KeepingPair(TensorFunction its_forward, BackwardFunction its_backward)
+      : forward(std::move(its_forward)), backward(std::move(its_backward)) {}
+  TensorFunction forward;
+  BackwardFunction backward;
+};
+
+struct ApplyKeeping : torch::autograd::Function<ApplyKeeping> {
+  static variable_list forward(AutogradContext* context, at::TensorList inputs,
+                               const c10::intrusive_ptr<KeepingPair>& pair) {
+    context->saved_data["pair"] = c10::IValue::make_capsule(pair);
+    context->save_for_backward(inputs.vec());
+    return pair->forward(inputs.vec());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto capsule = context->saved_data["pair"].toCapsule();
+    variable_list result = static_cast<KeepingPair&>(*capsule).backward(gradients, context->get_saved_variables());
+    result.emplace_back();  // no gradient for `pair`
+    return result;
+  }
+};
+
 }  // namespace
 
 bool wants_gradient(const std::vector<at::Tensor>& tensors) {
@@ -46,6 +69,12 @@ std::vector<at::Tensor> apply_differentiable(const std::vector<at::Tensor>& inpu
                                              const TensorFunction& backward) {
   if (!wants_gradient(inputs)) return forward(inputs);
   return Apply::apply(at::TensorList(inputs), c10::make_intrusive<Pair>(forward, backward));
+}
+
+std::vector<at::Tensor> apply_keeping_inputs(const std::vector<at::Tensor>& inputs, const TensorFunction& forward,
+                                             const BackwardFunction& backward) {
+  if (!wants_gradient(inputs)) return forward(inputs);
+  return ApplyKeeping::apply(at::TensorList(inputs), c10::make_intrusive<KeepingPair>(forward, backward));
 }
 
 }  // namespace reigen::tensor

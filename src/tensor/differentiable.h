@@ -19,4 +19,11 @@ bool wants_gradient(const std::vector<at::Tensor>& tensors);
 std::vector<at::Tensor> apply_differentiable(const std::vector<at::Tensor>& inputs, const TensorFunction& forward,
                                              const TensorFunction& backward);
 
+// The same for a backward that needs the inputs. They are kept as LibTorch's own operations keep theirs: freed by the
+// backward, and checked for changes in place. `backward` gets the gradients of the results, then the inputs.
+using BackwardFunction =
+    std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&, const std::vector<at::Tensor>&)>;
+std::vector<at::Tensor> apply_keeping_inputs(const std::vector<at::Tensor>& inputs, const TensorFunction& forward,
+                                             const BackwardFunction& backward);
+
 }  // namespace reigen::tensor

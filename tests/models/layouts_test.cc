@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "reigen/models/tensor_plan.h"
 #include "reigen/optim/adamw.h"
 #include "reigen/optim/clip.h"
+#include "reigen/optim/lamb.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/parallel/tensor_operations.h"
 #include "reigen/tensor/collectives.h"
@@ -37,6 +39,8 @@ struct Grid {
   int accumulation = 1;
   bool tied = false;
   bool gpt = false;
+  bool lamb = false;
+  bool fused = false;  // Reigen's operations in place of LibTorch's
   std::string backend = "auto";
 
   int data() const { return replicate * shard; }
@@ -46,7 +50,8 @@ struct Grid {
 void PrintTo(const Grid& grid, std::ostream* out) {
   *out << (grid.gpt ? "gpt" : "llama") << ", dp_replicate " << grid.replicate << ", dp_shard " << grid.shard << ", tp "
        << grid.tp << (grid.sequence ? " with sequence" : "") << ", shard " << to_text(grid.stage) << ", accumulation "
-       << grid.accumulation << (grid.tied ? ", tied" : "") << ", " << grid.backend;
+       << grid.accumulation << (grid.tied ? ", tied" : "") << (grid.lamb ? ", lamb" : "")
+       << (grid.fused ? ", fused" : "") << ", " << grid.backend;
 }
 
 struct Result {
@@ -69,10 +74,18 @@ LlamaOptions llama_of(const Grid& grid) {
           .kv_heads = 4,
           .hidden = 42,
           .context = 16,
-          .tied = grid.tied};
+          .tied = grid.tied,
+          .kernels = grid.fused ? nn::Kernels::kFused : nn::Kernels::kTorch};
 }
 
-GptOptions gpt_of(const Grid&) { return {.vocab = kVocab, .layers = 2, .dim = 32, .heads = 4, .context = 16}; }
+GptOptions gpt_of(const Grid& grid) {
+  return {.vocab = kVocab,
+          .layers = 2,
+          .dim = 32,
+          .heads = 4,
+          .context = 16,
+          .kernels = grid.fused ? nn::Kernels::kFused : nn::Kernels::kTorch};
+}
 
 at::Tensor tokens_of(std::int64_t first, std::int64_t count) {
   const at::Tensor all = at::arange(kBatch * (kPositions + 1), at::kLong) * 7919;
@@ -104,7 +117,12 @@ void train(const Grid& grid, const Options& options, Rank& rank, Result& result,
   model.initialize(1);
   const auto divided = parallel::parallelize(model, mesh, tensor_plan(options), {.sequence = grid.sequence});
   auto parallel = data_parallel(model, world, {.shard = grid.stage, .tensor_parallel = divided});
-  optim::AdamW optimizer(parallel.parameters(), {.lr = 0.01});
+  std::optional<optim::AdamW> adamw;
+  std::optional<optim::LAMB> lamb;
+  if (grid.lamb)
+    lamb.emplace(parallel.parameters(), optim::LAMBOptions{.lr = 0.01});
+  else
+    adamw.emplace(parallel.parameters(), optim::AdamWOptions{.lr = 0.01});
   const Communicator data = mesh.along({"dp_replicate", "dp_shard"});
   const std::int64_t micro = kBatch / grid.data() / grid.accumulation;
   for (int step = 0; step < kSteps; ++step) {
@@ -127,8 +145,9 @@ void train(const Grid& grid, const Options& options, Rank& rank, Result& result,
     }
     data.all_reduce(&loss, &loss, 1, DataType::kFloat64, ReduceOp::kAvg);
     const double norm = optim::gradient_norm(parallel.parameters()).norm;
-    optimizer.step({.gradient_factor = optim::clip_factor(norm, 0.5)});
-    optimizer.zero_grad();
+    const optim::StepOptions how{.gradient_factor = optim::clip_factor(norm, 0.5)};
+    lamb ? lamb->step(how) : adamw->step(how);
+    lamb ? lamb->zero_grad() : adamw->zero_grad();
     const std::lock_guard lock(mutex);
     if (rank.rank() != 0) continue;
     result.losses.push_back(loss);
@@ -155,6 +174,8 @@ const Result& on_one_rank(const Grid& grid) {
   static const Result kLlama = trained({});
   static const Result kTied = trained({.tied = true});
   static const Result kGpt = trained({.gpt = true});
+  static const Result kLamb = trained({.lamb = true});
+  if (grid.lamb) return kLamb;
   return grid.gpt ? kGpt : grid.tied ? kTied : kLlama;
 }
 
@@ -192,6 +213,9 @@ INSTANTIATE_TEST_SUITE_P(
                            .stage = Shard::kGradients,
                            .tied = true,
                            .backend = "tcp"},
+                      Grid{.shard = 2, .tp = 2, .sequence = true, .stage = Shard::kOptimizer, .lamb = true},
+                      Grid{.tp = 3, .lamb = true}, Grid{.tp = 2, .sequence = true, .fused = true},
+                      Grid{.shard = 2, .tp = 2, .sequence = true, .gpt = true, .fused = true},
                       Grid{.tp = 2, .gpt = true}, Grid{.tp = 3, .sequence = true, .gpt = true},
                       Grid{.shard = 2, .tp = 2, .sequence = true, .stage = Shard::kOptimizer, .gpt = true},
                       Grid{.shard = 2, .tp = 4, .stage = Shard::kParameters, .gpt = true, .backend = "tcp"}));

@@ -17,6 +17,7 @@
 #include "harness/torch.h"
 #include "layout/packing.h"
 #include "reigen/base/error.h"
+#include "reigen/optim/adamw.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/parallel/tensor_operations.h"
 #include "reigen/tensor/collectives.h"
@@ -301,6 +302,124 @@ TEST(TensorParallel, AUseOfADividedWeightThatIsNoLayerIsRefused) {
         loss.backward();
       },
       {"head.weight is divided among 2 ranks", "aten::pow", "a linear layer"});
+}
+
+// A norm of each head's queries, and keys and values that all heads of queries share.
+struct SharedKeys : torch::nn::Module {
+  SharedKeys() {
+    query = register_module("query", torch::nn::Linear(24, 24));
+    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})));
+    key = register_module("key", torch::nn::Linear(24, 6));
+    value = register_module("value", torch::nn::Linear(torch::nn::LinearOptions(24, 6).bias(false)));
+    out = register_module("out", torch::nn::Linear(24, 24));
+    const at::NoGradGuard no_grad;
+    std::int64_t seed = 0;
+    for (at::Tensor& parameter : parameters()) parameter.set_data(numbers(parameter.sizes().vec(), ++seed) * 0.3);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor q = norm->forward(query->forward(x).view({x.size(0), x.size(1), -1, 6})).transpose(1, 2);
+    const at::Tensor y =
+        at::scaled_dot_product_attention(q, key->forward(x).unsqueeze(1), value->forward(x).unsqueeze(1));
+    return out->forward(y.transpose(1, 2).flatten(2));
+  }
+  torch::nn::Linear query{nullptr}, key{nullptr}, value{nullptr}, out{nullptr};
+  torch::nn::LayerNorm norm{nullptr};
+};
+
+TEST(TensorParallel, SharedWeightsHaveTheSumOfTheGradients) {
+  SharedKeys whole;
+  const at::Tensor x = leaf(numbers({2, 5, 24}, 9));
+  loss_of(whole.forward(x)).backward();
+  testing::run_ranks({.ranks = 4}, [&](Rank& rank) {
+    SharedKeys model;
+    parallelize(model, tensor_mesh(rank),
+                {{"query", column({.block = 6})}, {"norm", shared()}, {"[kv]*", shared()}, {"out", row({.block = 6})}});
+    const at::Tensor own = leaf(x.detach());
+    loss_of(model.forward(own)).backward();
+    expect_near(own.grad(), x.grad());
+    for (const char* name : {"norm.weight", "norm.bias", "key.weight", "key.bias", "value.weight", "out.bias"}) {
+      expect_near(model.named_parameters()[name].grad(), whole.named_parameters()[name].grad());
+    }
+  });
+}
+
+TEST(TensorParallel, APlanThatLacksASharedWeightIsFoundInTheFirstStep) {
+  expect_refused(
+      [](Rank& rank) {
+        SharedKeys model;
+        const auto divided =
+            parallelize(model, tensor_mesh(rank),
+                        {{"query", column({.block = 6})}, {"[kv]*", shared()}, {"out", row({.block = 6})}});
+        auto parallel = data_parallel(model, rank.world(), {.tensor_parallel = divided});
+        optim::AdamW optimizer(parallel.parameters(), {});
+        loss_of(parallel(numbers({2, 5, 24}, 9))).backward();
+        optimizer.step();
+      },
+      {"different gradients of norm.weight", "shared()"});
+}
+
+TEST(TensorParallel, WhatWouldBeSilentlyWrongIsRefused) {
+  const auto with = [](const std::function<void(OwnModel&)>& use) {
+    return [use](Rank& rank) {
+      OwnModel model;
+      parallelize(model, tensor_mesh(rank), kOwnPlan);
+      use(model);
+    };
+  };
+  const at::Tensor x = numbers({1, 4, 24}, 1);
+  const auto block = [](OwnModel& model) { return model.blocks[0]->as<OwnBlock>(); };
+  expect_refused(with([&](OwnModel& m) {
+                   at::linear(x, at::cat({block(m)->query->weight, block(m)->key->weight}));
+                 }),
+                 {"blocks.0.query.weight", "aten::cat"});
+  expect_refused(with([&](OwnModel& m) {
+                   const at::NoGradGuard no_grad;
+                   at::einsum("bti,oi->bto", {x.narrow(2, 0, 12), block(m)->out->weight});
+                 }),
+                 {"blocks.0.out.weight"});
+  expect_refused(with([&](OwnModel& m) {
+                   const at::NoGradGuard no_grad;
+                   at::Tensor y = at::empty({4, 12}, at::kDouble);
+                   at::mm_out(y, x[0], block(m)->query->weight.t());
+                 }),
+                 {"blocks.0.query.weight", "aten::mm"});
+  expect_refused(with([&](OwnModel&) { at::dropout(x, 0.1, true); }), {"cannot use dropout yet"});
+  expect_refused(
+      [](Rank& rank) {
+        OwnModel model;
+        parallelize(model, tensor_mesh(rank), kOwnPlan);
+        parallelize(model, tensor_mesh(rank), kOwnPlan);
+      },
+      {"the model is divided already"});
+  expect_refused(
+      [](Rank& rank) {
+        torch::nn::Sequential model(torch::nn::Embedding(torch::nn::EmbeddingOptions(8, 4).padding_idx(0)));
+        parallelize(*model, tensor_mesh(rank), {{"0", vocabulary()}});
+      },
+      {"padding_idx"});
+  expect_refused(
+      [](Rank& rank) {
+        OwnModel model;
+        const auto divided = parallelize(model, mesh::Mesh(rank.world(), {{"dp", 2}, {"tp", 2}}), kOwnPlan);
+        data_parallel(model, rank.world(), {.tensor_parallel = divided});
+      },
+      {"the axis dp, which nobody uses"}, 4);
+}
+
+TEST(TensorParallel, FrozenWeightsAreGivenAsBoxes) {
+  testing::run_ranks({.ranks = 2}, [](Rank& rank) {
+    OwnModel model;
+    const at::Tensor whole = model.head->weight.detach().clone();
+    model.head->weight.set_requires_grad(false);
+    const auto divided = parallelize(model, tensor_mesh(rank), kOwnPlan);
+    auto parallel = data_parallel(model, rank.world(), {.tensor_parallel = divided});
+    for (const tensor::NamedTensor& item : parallel.own_weights()) {
+      if (item.name != "head.weight") continue;
+      ASSERT_TRUE(item.part);
+      EXPECT_EQ(item.shape, layout::Shape({13, 24}));
+      expect_near(item.tensor, whole.narrow(0, item.part->offset[0], item.part->shape[0]));
+    }
+  });
 }
 
 TEST(TensorParallel, AMeshOfOtherRanksIsRefused) {

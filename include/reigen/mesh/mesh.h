@@ -36,8 +36,8 @@ class Mesh {
  public:
   // Collective and blocking: every rank of `world` passes the same axes. Creates a group for each axis, unless the
   // axis has size 1 or spans all of `world`. Throws InvalidArgument on every rank if the sizes do not multiply to
-  // world.size(), if names are empty or occur twice, or if ranks pass different axes. The error names sizes that would fit. Also throws the errors of
-  // Communicator::split().
+  // world.size(), if names are empty or occur twice, or if ranks pass different axes. The error names sizes that would
+  // fit. Also throws the errors of Communicator::split().
   Mesh(Communicator world, std::vector<Axis> axes);
 
   const std::vector<Axis>& axes() const;

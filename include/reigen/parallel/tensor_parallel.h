@@ -19,12 +19,15 @@
 // With TensorParallelOptions::sequence the layers between such pairs hold only this rank's part of the sequence; their
 // weights are named by sequence() in the plan. Their gradients are then sums over the ranks, which backward makes.
 //
-// Weights that the plan does not name are whole on every rank. All ranks along the axis must give the model the same
-// input and use the same random numbers for dropout outside of divided layers.
+// Weights that the plan does not name are whole on every rank, and must compute the same on every rank. All ranks along
+// the axis must give the model the same input. Dropout is refused, because its random numbers would have to differ
+// between ranks in divided layers only.
 // A weight of the plan that is used in another operation than a linear layer or an embedding gives an error that names
-// both, in place of a wrong result. An optimizer, a moving average or a checkpoint sees the parts as they are.
-// Source: Shoeybi et al., Megatron-LM, https://arxiv.org/abs/1909.08053
-// Thread rule: parallelize() acts on forwards of the thread that calls it; for other threads see use_on_this_thread().
+// both. Without gradients only operations that multiply matrices are refused, because other code may look at weights.
+// In their first two steps the optimizers of reigen::optim on the CPU compare the gradients of whole weights between
+// the ranks: if a plan lacks a shared() or sequence(), they throw InvalidArgument that names the weight. Source:
+// Shoeybi et al., Megatron-LM, https://arxiv.org/abs/1909.08053 Thread rule: parallelize() acts on forwards of the
+// thread that calls it; for other threads see use_on_this_thread().
 #pragma once
 
 #include <cstdint>
@@ -47,7 +50,7 @@ namespace reigen::parallel {
 
 // How the weights of a module are divided.
 struct Style {
-  enum class Kind { kColumn, kRow, kVocabulary, kSequence, kPositions };
+  enum class Kind { kColumn, kRow, kVocabulary, kSequence, kPositions, kShared };
   Kind kind = Kind::kColumn;
   // The divided dimension consists of blocks of so many elements, which stay together: the width of a head, for
   // example. Of n blocks each of P ranks has n / P, rounded down, and the first n % P ranks have one more.
@@ -75,12 +78,16 @@ Style row(const RowOptions& options = {});
 // An embedding whose rows are divided. A linear layer may use the same weight (tied weights): it is then a column
 // layer.
 Style vocabulary();
-// A module whose weights are whole, and which computes on this rank's part of the sequence: a norm. Without
-// TensorParallelOptions::sequence it changes nothing.
+// A module whose own weights (not those of modules in it) are whole, and which computes on this rank's part of the
+// sequence: a norm. Without TensorParallelOptions::sequence it changes nothing.
 Style sequence();
+// A module whose weights are whole, and which computes with this rank's features only: a norm of each head's queries,
+// or a linear layer of keys that all ranks share because there are fewer heads of keys than ranks. The gradients of its
+// weights, and of a linear layer's input, are summed over the ranks.
+Style shared();
 // An embedding of positions that is added to that of tokens. Its table is whole. With TensorParallelOptions::sequence
 // a rank gets only the rows of its part of the sequence, when the model takes them by narrow(), slice() or an
-// embedding. Without it, it changes nothing.
+// embedding. It must take them for all positions, not for those of a part. Without `sequence`, it changes nothing.
 Style positions();
 
 // Pairs of a pattern and a style. A pattern is a module's name in the model ("layers.0.attention.wq"), in which `*`
@@ -106,6 +113,7 @@ class TensorParallel {
   // The ranks that divide the weights.
   const Region& region() const;
   const mesh::Mesh& mesh() const;
+  const std::string& axis() const;
   // The divided parameters, for layout::Choices::splits.
   const std::map<std::string, layout::Split>& splits() const;
   // The shape of a parameter of the whole model. Throws InvalidArgument for a parameter that is not divided.
@@ -119,9 +127,10 @@ class TensorParallel {
 };
 
 // Collective and blocking over the ranks of the axis, which must have models with equal weights; see the example above.
-// Throws InvalidArgument on every rank if the models or the plans of the ranks differ; if a pattern fits no module; if
-// a style does not fit the module (a row() for an embedding, for example); if a dimension has fewer blocks than there
-// are ranks along the axis, or does not consist of whole blocks and sections; if the mesh has no such axis.
+// Throws InvalidArgument on every rank if the models or the plans of the ranks differ; if the model is divided already;
+// if a pattern fits no module; if a style does not fit the module (a row() for an embedding, for example); if a
+// dimension has fewer blocks than there are ranks along the axis, or does not consist of whole blocks and sections; if
+// the mesh has no such axis.
 TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, const Plan& plan,
                            const TensorParallelOptions& options = {});
 

@@ -4,9 +4,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/intrusive_ptr.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,27 +36,40 @@ struct Entry {
 struct Table {
   std::shared_mutex mutex;
   std::unordered_map<const at::TensorImpl*, Entry> weights;
+  std::atomic<bool> has_any{false};
 };
 Table& table() {
   static auto* const all = new Table;  // never destroyed, because tensors may outlive main()
   return *all;
 }
 
-bool is_whole(const Divided& weight) {
-  return weight.kind == Style::Kind::kSequence || weight.kind == Style::Kind::kPositions;
-}
-
-// The entry of the tensor, or of the matrix of which it is a view. A view of a whole weight has none, because the
-// operation that made the view was intercepted.
+// The entry of the tensor, or of the weight of which it is a view. A view of a weight of kind kSequence or kPositions
+// has none, because the operation that made the view was intercepted.
 DividedPointer find(const at::Tensor& tensor) {
-  if (!tensor.defined()) return nullptr;
+  if (!table().has_any || !tensor.defined()) return nullptr;
   const std::shared_lock lock(table().mutex);
   const auto& weights = table().weights;
   if (const auto own = weights.find(tensor.unsafeGetTensorImpl()); own != weights.end()) return own->second.divided;
   if (!tensor.is_view()) return nullptr;
   const auto base = weights.find(tensor._base().unsafeGetTensorImpl());
-  if (base == weights.end() || is_whole(*base->second.divided)) return nullptr;
-  return base->second.divided;
+  if (base == weights.end()) return nullptr;
+  const bool is_view_known =
+      !is_whole(base->second.divided->kind) || base->second.divided->kind == Style::Kind::kShared;
+  return is_view_known ? base->second.divided : nullptr;
+}
+
+// The tensors of a list, or the tensor alone.
+std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
+  if (value.isTensor()) return {value.toTensor()};
+  if (value.isTensorList()) return value.toTensorVector();
+  return {};
+}
+
+bool has_divided(const c10::IValue& value) {
+  if (value.isTensor()) return find(value.toTensor()) != nullptr;
+  if (!value.isTensorList()) return false;
+  const std::vector<at::Tensor> all = value.toTensorVector();
+  return std::any_of(all.begin(), all.end(), [](const at::Tensor& one) { return find(one) != nullptr; });
 }
 
 at::Tensor tensor_at(const Stack& arguments, std::size_t index) {
@@ -97,6 +112,13 @@ std::optional<Product> product_of(const std::string& operation, const Stack& arg
 }
 
 at::Tensor compute(const Divided& divided, const Product& product) {
+  const Communicator& group = divided.region.group;
+  if (divided.kind == Style::Kind::kShared) {
+    const at::Tensor x = divided.region.sequence ? gather_parts(product.x, divided.region.dimension, group)
+                                                 : copy_to_ranks(product.x, group);
+    const at::Tensor bias = product.bias.defined() ? copy_to_ranks(product.bias, group) : product.bias;
+    return at::linear(x, copy_to_ranks(product.weight, group), bias);
+  }
   if (divided.kind == Style::Kind::kRow) {
     return row_parallel_linear(product.x, product.weight, product.bias, divided.region);
   }
@@ -133,6 +155,15 @@ bool is_view(const std::string& operation) {
   return kViews.contains(operation);
 }
 
+// Operations that compute with a matrix. With a part of a weight they give a part of the result.
+bool is_product(const std::string& operation) {
+  static const std::set<std::string> kProducts = {
+      "aten::addbmm", "aten::addmm", "aten::addmv",     "aten::baddbmm",       "aten::bilinear", "aten::bmm",
+      "aten::conv1d", "aten::dot",   "aten::einsum",    "aten::inner",         "aten::linear",   "aten::matmul",
+      "aten::mm",     "aten::mv",    "aten::tensordot", "aten::embedding_bag", "aten::embedding"};
+  return kProducts.contains(operation);
+}
+
 // Whether the operation writes to its argument `index`.
 bool writes(const c10::OperatorHandle& operation, std::size_t index) {
   const auto* const alias = operation.schema().arguments()[index].alias_info();
@@ -147,24 +178,29 @@ class Interception {
 
   // The result that Reigen computes. Nothing if LibTorch must compute it, with arguments() as they are then.
   std::optional<at::Tensor> result() {
-    if (const auto product = product_of(name_, arguments_)) {
+    if (const auto product = is_plain() ? product_of(name_, arguments_) : std::nullopt) {
       const DividedPointer divided = find(product->weight);
-      if (divided && !is_whole(*divided)) return compute(*divided, *product);
+      const bool is_layer = divided && (!is_whole(divided->kind) || divided->kind == Style::Kind::kShared);
+      if (is_layer) return compute(*divided, *product);
     }
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
+      if (const auto tensors = tensors_in(arguments_[i]); tensors.size() > 1 || arguments_[i].isList()) {
+        replace_in_list(i, tensors);
+        continue;
+      }
       const DividedPointer divided = find(tensor_at(arguments_, i));
       if (!divided) continue;
-      if (divided->kind == Style::Kind::kVocabulary && name_ == "aten::embedding") return embed(*divided);
+      if (divided->kind == Style::Kind::kVocabulary && name_ == "aten::embedding" && is_plain()) return embed(*divided);
       if (divided->kind == Style::Kind::kPositions) {
         if (auto own = positions(*divided)) return own;
       }
-      if (!at::GradMode::is_enabled() || is_look(name_) || writes(operation_, i)) continue;
-      if (divided->kind != Style::Kind::kSequence) {
-        if (is_view(name_)) continue;
+      if (writes(operation_, i) || is_look(name_)) continue;
+      if (is_view(name_) && divided->kind == Style::Kind::kShared) continue;
+      if (is_whole(divided->kind)) {
+        arguments_[i] = summed(arguments_[i].toTensor(), *divided);
+      } else if (is_product(name_) || (at::GradMode::is_enabled() && !is_view(name_))) {
         refuse(*divided, name_);
       }
-      // The weight is whole and computes on a part of the sequence, so its gradient is the sum over the ranks.
-      arguments_[i] = copy_to_ranks(arguments_[i].toTensor(), divided->region.group);
     }
     return std::nullopt;
   }
@@ -172,9 +208,36 @@ class Interception {
   const Stack& arguments() const { return arguments_; }
 
  private:
+  // Whether it is the operation itself, and not one that writes to a tensor of the caller, for example.
+  bool is_plain() const { return operation_.schema().overload_name().empty(); }
+
+  // A whole weight whose gradient on each rank is a part of the sum.
+  static at::Tensor summed(const at::Tensor& weight, const Divided& divided) {
+    const bool has_gradient = at::GradMode::is_enabled() && weight.requires_grad();
+    if (!has_gradient) return weight;
+    // A view of a shared weight is in the table. A clone is not, so its sum is made once.
+    const bool is_shared = divided.kind == Style::Kind::kShared;
+    return copy_to_ranks(is_shared ? weight.clone() : weight, divided.region.group);
+  }
+
+  void replace_in_list(std::size_t index, std::vector<at::Tensor> tensors) {
+    bool is_changed = false;
+    for (at::Tensor& one : tensors) {
+      const DividedPointer divided = find(one);
+      if (!divided) continue;
+      if (!is_whole(divided->kind) && at::GradMode::is_enabled()) refuse(*divided, name_);
+      if (divided->kind == Style::Kind::kPositions && at::GradMode::is_enabled()) refuse(*divided, name_);
+      if (is_whole(divided->kind)) one = summed(one, *divided);
+      is_changed = true;
+    }
+    if (is_changed) arguments_[index] = c10::IValue(c10::List<at::Tensor>(c10::ArrayRef<at::Tensor>(tensors)));
+  }
+
   at::Tensor embed(const Divided& divided) const {
-    const bool is_plain = !arguments_[3].toBool() && !arguments_[4].toBool();
-    if (!is_plain) refuse(divided, "aten::embedding with scaled or sparse gradients");
+    const bool has_padding = arguments_[2].toInt() != -1;
+    if (has_padding || arguments_[3].toBool() || arguments_[4].toBool()) {
+      refuse(divided, "aten::embedding with padding_idx, or with scaled or sparse gradients");
+    }
     return vocab_parallel_embedding(tensor_at(arguments_, 1), tensor_at(arguments_, 0), divided.vocabulary,
                                     divided.region);
   }
@@ -195,11 +258,30 @@ class Interception {
   Stack arguments_;
 };
 
+// All ranks would need the same random numbers outside of divided layers, and their own inside.
+template <class Arguments>
+void refuse_dropout(const c10::OperatorHandle& operation, const Arguments& arguments) {
+  const std::string& name = operation.schema().name();
+  if (name != "aten::dropout" && name != "aten::dropout_" && name != "aten::scaled_dot_product_attention") return;
+  const bool is_attention = name == "aten::scaled_dot_product_attention";
+  const c10::IValue& probability = arguments[is_attention ? 4 : 1];
+  const bool is_on =
+      is_attention || (operation.schema().arguments().size() > 2 && arguments[2].isBool() && arguments[2].toBool());
+  if (!is_on || !probability.isDouble() || probability.toDouble() == 0) return;
+  throw InvalidArgument(Report{.what = "[tensor_parallel] a model with divided layers cannot use dropout yet",
+                               .got = name,
+                               .expected = "a probability of 0",
+                               .fix = "leave the dropout out"});
+}
+
 void intercepted(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, Stack* stack) {
   const std::size_t count = operation.schema().arguments().size();
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(count);
-  const bool uses_one = std::any_of(
-      first, stack->end(), [](const c10::IValue& value) { return value.isTensor() && find(value.toTensor()); });
+  // The operations of a backward see weights too. They compute gradients of the operations that were intercepted.
+  const bool is_backward = !at::GradMode::is_enabled() && torch::autograd::get_current_graph_task_id() != -1;
+  if (is_backward) return tensor::pass_on(tensor::Where::kUse, operation, keys, stack);
+  refuse_dropout(operation, first);
+  const bool uses_one = table().has_any && std::any_of(first, stack->end(), has_divided);
   if (uses_one) {
     Interception one(operation, Stack(first, stack->end()));
     std::optional<at::Tensor> result;
@@ -224,6 +306,7 @@ void remember(const at::Tensor& weight, Divided divided) {
   table().weights.insert_or_assign(weight.unsafeGetTensorImpl(),
                                    Entry{.tensor = decltype(Entry::tensor)(weight.getIntrusivePtr()),
                                          .divided = std::make_shared<const Divided>(std::move(divided))});
+  table().has_any = true;
 }
 
 void use_divided_weights_on_this_thread() { tensor::intercept_on_this_thread(tensor::Where::kUse, &intercepted); }

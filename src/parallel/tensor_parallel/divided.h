@@ -25,6 +25,11 @@ struct Divided {
   Region region = {};
 };
 
+// Whether ranks have the whole weight, and not parts of it.
+constexpr bool is_whole(Style::Kind kind) {
+  return kind == Style::Kind::kSequence || kind == Style::Kind::kPositions || kind == Style::Kind::kShared;
+}
+
 // The weight is in the table until the tensor is destroyed.
 void remember(const at::Tensor& weight, Divided divided);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <vector>
 
 #include "base/check.h"
@@ -20,7 +21,11 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-void require_linear(const char* function, const at::Tensor& x, const at::Tensor& weight) {
+void require_linear(const char* function, const at::Tensor& x, const at::Tensor& weight, const Region& region) {
+  REIGEN_CHECK(!region.sequence || x.dim() > region.dimension + 1,
+               "[{}] the activations have no dimension {} of a sequence\n  got: x [{}]   expected: [batch, sequence, "
+               "features]\n  fix: do not flatten the activations before the layer, or leave `sequence` out",
+               function, region.dimension, fmt::join(x.sizes(), ", "));
   REIGEN_CHECK(weight.dim() == 2 && x.dim() >= 1 && x.size(-1) == weight.size(1),
                "[{}] the shapes do not fit\n  got: x [{}], weight [{}]   expected: weight [out, in] and x [..., in]",
                function, fmt::join(x.sizes(), ", "), fmt::join(weight.sizes(), ", "));
@@ -51,8 +56,20 @@ class GradientOnItsWay {
                                      {.after = tensor::stream_of(source_)});
     }
   }
-  at::Tensor wait() const {
+  // The memory must not be freed while the call uses it, also if backward throws.
+  ~GradientOnItsWay() {
+    if (is_there_) return;
+    try {
+      work_.wait();
+    } catch (const std::exception&) {  // the group's next call throws the error too
+    }
+  }
+  GradientOnItsWay(const GradientOnItsWay&) = delete;  // the call uses its memory
+  GradientOnItsWay& operator=(const GradientOnItsWay&) = delete;
+
+  at::Tensor wait() {
     tensor::wait_for(work_, sum_);
+    is_there_ = true;
     return region_.sequence ? sum_.movedim(0, region_.dimension) : sum_;
   }
 
@@ -61,7 +78,14 @@ class GradientOnItsWay {
   at::Tensor source_;
   at::Tensor sum_;
   Work work_;
+  bool is_there_ = false;
 };
+
+// The same sum, for a gradient that is differentiated again.
+at::Tensor added_up(const at::Tensor& gradient, const Region& region) {
+  return region.sequence ? reduce_to_parts(gradient, region.dimension, region.group)
+                         : reduce_from_ranks(gradient, region.group);
+}
 
 at::Tensor as_matrix(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
@@ -71,7 +95,7 @@ at::Tensor as_matrix(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); 
 // gradient of the weight is computed. With a sequence, backward gathers x once more, so that only the part is kept.
 at::Tensor column_parallel_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                   const Region& region) {
-  require_linear("column_parallel_linear", x, weight);
+  require_linear("column_parallel_linear", x, weight, region);
   if (region.group.size() == 1) return at::linear(x, weight, bias);
   const bool has_bias = bias.defined();
   const auto whole = [region](const at::Tensor& part) {
@@ -82,23 +106,31 @@ at::Tensor column_parallel_linear(const at::Tensor& x, const at::Tensor& weight,
   const auto forward = [=](const Tensors& given) -> Tensors {
     return {at::linear(whole(given[0]), given[1], has_bias ? given[2] : at::Tensor())};
   };
-  const auto backward = [=, input = x.detach(), matrix = weight.detach()](const Tensors& gradients) -> Tensors {
+  const auto backward = [=](const Tensors& gradients, const Tensors& given) -> Tensors {
     const tensor::Uncaught inner{tensor::Where::kUse};  // here the weight is only a matrix
     const at::Tensor& dy = gradients[0];
     const at::ScalarType type = dy.scalar_type();  // 16 bits under autocast
-    const GradientOnItsWay dx(at::matmul(dy, matrix.to(type)), region);
     const at::Tensor rows = as_matrix(dy);
-    Tensors result{at::Tensor(), at::mm(rows.t(), as_matrix(whole(input).to(type)))};
-    if (has_bias) result.push_back(rows.sum(0));
+    const auto of_weight = [&] { return at::mm(rows.t(), as_matrix(whole(given[0]).to(type))); };
+    Tensors result(given.size());
+    if (has_bias && given[2].requires_grad()) result[2] = rows.sum(0);
+    const bool wants_x = given[0].requires_grad();
+    if (!wants_x || at::GradMode::is_enabled()) {  // with create_graph everything must be differentiable
+      if (given[1].requires_grad()) result[1] = of_weight();
+      if (wants_x) result[0] = added_up(at::matmul(dy, given[1].to(type)), region);
+      return result;
+    }
+    GradientOnItsWay dx(at::matmul(dy, given[1].to(type)), region);
+    if (given[1].requires_grad()) result[1] = of_weight();
     result[0] = dx.wait();
     return result;
   };
-  return tensor::apply_differentiable(inputs, forward, backward)[0];
+  return tensor::apply_keeping_inputs(inputs, forward, backward)[0];
 }
 
 at::Tensor row_parallel_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                const Region& region) {
-  require_linear("row_parallel_linear", x, weight);
+  require_linear("row_parallel_linear", x, weight, region);
   if (region.group.size() == 1) return at::linear(x, weight, bias);
   const at::Tensor own = at::linear(x, weight);
   if (!region.sequence) {

@@ -18,6 +18,7 @@
 #include "reigen/parallel/tensor_parallel.h"
 #include "reigen/tensor/collectives.h"
 #include "reigen/tensor/flat_parameters.h"
+#include "tensor/hooks/taken_over.h"
 
 namespace reigen::parallel {
 
@@ -40,6 +41,7 @@ const char* name_of(Kind kind) {
     case Kind::kVocabulary: return "vocabulary";
     case Kind::kSequence: return "sequence";
     case Kind::kPositions: return "positions";
+    case Kind::kShared: return "shared";
   }
   return "unknown";
 }
@@ -98,13 +100,20 @@ class Placer {
 
   // Replaces the module's weights by this rank's parts, and enters them in the table of divided weights.
   void place(const Chosen& chosen) {
-    if (chosen.style.kind == Kind::kSequence || chosen.style.kind == Kind::kPositions) return place_whole(chosen);
-    const bool is_embedding = chosen.module->as<torch::nn::EmbeddingImpl>() != nullptr;
+    if (is_whole(chosen.style.kind)) return place_whole(chosen);
+    const auto* const embedding = chosen.module->as<torch::nn::EmbeddingImpl>();
+    const bool is_embedding = embedding != nullptr;
     const auto own = chosen.module->named_parameters(/*recurse=*/false);
+    for (const auto& item : own) {
+      require(chosen, item.key() == "weight" || item.key() == "bias", "a module with a weight and a bias only");
+    }
     const at::Tensor* const weight = own.find("weight");
     const bool has_matrix = weight != nullptr && weight->dim() == 2;
     if (chosen.style.kind == Kind::kVocabulary) {
       require(chosen, is_embedding, "a torch::nn::Embedding");
+      const bool is_plain = !embedding->options.max_norm() && !embedding->options.padding_idx() &&
+                            !embedding->options.scale_grad_by_freq() && !embedding->options.sparse();
+      require(chosen, is_plain, "an Embedding without max_norm, padding_idx, scale_grad_by_freq and sparse");
     } else {
       require(chosen, has_matrix && !is_embedding, "a linear layer, with a weight [out, in]");
     }
@@ -135,8 +144,8 @@ class Placer {
   }
 
   void place_whole(const Chosen& chosen) {
-    if (!state_.region.sequence) return;
-    for (const at::Tensor& parameter : chosen.module->parameters()) {
+    if (!state_.region.sequence && chosen.style.kind != Kind::kShared) return;
+    for (const at::Tensor& parameter : chosen.module->parameters(/*recurse=*/false)) {
       require(chosen, state_.splits.count(name_of_parameter(parameter)) == 0, "a module without divided weights");
       remember(parameter, whole(parameter, chosen.style.kind));
     }
@@ -145,7 +154,9 @@ class Placer {
   void divide(const Chosen& chosen, const at::Tensor& parameter, std::size_t dimension, bool is_bias) {
     const std::string& name = name_of_parameter(parameter);
     if (const auto found = state_.splits.find(name); found != state_.splits.end()) {
-      require(chosen, found->second.dimension == dimension, "the same division in all modules that share the weight");
+      const bool is_same = found->second.dimension == dimension && found->second.block == chosen.style.block &&
+                           found->second.sections == chosen.style.sections && !chosen.style.gather_output;
+      require(chosen, is_same, "the same division, and no gather_output, in all modules that share the weight");
       return;
     }
     const std::int64_t sections = chosen.style.sections;
@@ -198,6 +209,7 @@ TensorParallel::TensorParallel(std::shared_ptr<State> state) : state_(std::move(
 
 const Region& TensorParallel::region() const { return state_->region; }
 const mesh::Mesh& TensorParallel::mesh() const { return state_->mesh; }
+const std::string& TensorParallel::axis() const { return state_->axis; }
 const std::map<std::string, layout::Split>& TensorParallel::splits() const { return state_->splits; }
 
 const layout::Shape& TensorParallel::whole_shape(const std::string& parameter) const {
@@ -217,6 +229,7 @@ Style column(const ColumnOptions& options) {
 Style row(const RowOptions& options) { return {.kind = Kind::kRow, .block = options.block}; }
 Style vocabulary() { return {.kind = Kind::kVocabulary}; }
 Style sequence() { return {.kind = Kind::kSequence}; }
+Style shared() { return {.kind = Kind::kShared}; }
 Style positions() { return {.kind = Kind::kPositions}; }
 
 TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, const Plan& plan,
@@ -233,9 +246,11 @@ TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, con
   if (group.size() > 1) {
     const at::NoGradGuard no_grad;
     for (const at::Tensor& parameter : model.parameters()) {
-      at::Tensor values = parameter.detach();
-      tensor::broadcast_(values, 0, group);
+      if (!tensor::is_taken_over(parameter)) continue;
+      throw refused("the model is divided already", "", "a model with whole weights", "make a new model");
     }
+    for (const at::Tensor& parameter : model.parameters()) tensor::broadcast_(parameter.detach(), 0, group);
+    for (const at::Tensor& buffer : model.buffers()) tensor::broadcast_(buffer.detach(), 0, group);
     Placer placer(model, *state);
     for (const Chosen& one : chosen) placer.place(one);
     use_divided_weights_on_this_thread();

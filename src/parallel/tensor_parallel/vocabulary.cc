@@ -85,11 +85,16 @@ at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tens
     if (wants_gradient) *kept = {powers.div_(sums[0].unsqueeze(1)), scale};
     return {losses.sum() * scale};
   };
-  const auto backward = [=](const Tensors& gradients) -> Tensors {
-    at::Tensor gradient = (*kept)[0].clone();
-    if (own > 0) gradient.scatter_add_(1, local, elsewhere.logical_not().to(type).neg_().unsqueeze(1));
-    gradient.mul_((counted.to(type) * ((*kept)[1] * gradients[0])).unsqueeze(1));
-    return {gradient.view(logits.sizes()).to(logits.scalar_type())};
+  const auto backward = [=, shape = logits.sizes().vec(),
+                         type_of_logits = logits.scalar_type()](const Tensors& gradients) -> Tensors {
+    if (at::GradMode::is_enabled()) {
+      throw InvalidArgument(Report{.what = "[vocab_parallel_cross_entropy] it has no second derivative",
+                                   .fix = "leave create_graph out, or gather the scores and use LibTorch's"});
+    }
+    const at::Tensor weights = (counted.to(type) * ((*kept)[1] * gradients[0])).unsqueeze(1);
+    at::Tensor gradient = (*kept)[0] * weights;
+    if (own > 0) gradient.scatter_add_(1, local, elsewhere.logical_not().to(type).neg_().unsqueeze(1) * weights);
+    return {gradient.view(shape).to(type_of_logits)};
   };
   return tensor::apply_differentiable({logits}, forward, backward)[0];
 }

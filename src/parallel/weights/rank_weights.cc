@@ -2,8 +2,10 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "comm/agree.h"
 #include "reigen/base/error.h"
@@ -20,6 +22,25 @@ layout::Part nothing_of(const tensor::NamedTensor& item) {
 
 }  // namespace
 
+// Frozen weights lie in no range unless they are sharded. The layout knows their boxes.
+std::vector<tensor::NamedTensor> weights_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges,
+                                            const layout::Layout& layout, const layout::Coordinates& at) {
+  std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module, ranges);
+  for (std::size_t i = 0; i < layout.model().tensors.size(); ++i) {
+    if (!layout.placement(i, layout::Role::kValue).has(layout::AlongKind::kShard)) continue;
+    const layout::TensorSpec& spec = layout.model().tensors[i];
+    for (tensor::NamedTensor& item : tensors) {
+      const bool is_it = item.name == spec.name ||
+                         std::find(spec.aliases.begin(), spec.aliases.end(), item.name) != spec.aliases.end();
+      if (item.part || !is_it) continue;
+      item.part = layout.box_of(i, at);
+      item.shape = spec.shape;
+      item.is_replicated = true;
+    }
+  }
+  return tensors;
+}
+
 std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> tensors, const RankGroups& groups) {
   std::erase_if(tensors, [&](const tensor::NamedTensor& item) {
     const bool is_whole = item.shape.empty();  // the ranks that divide dimensions of other tensors have the same of it
@@ -31,19 +52,18 @@ std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> 
 }
 
 // If ranks share one copy of the weights, only the first of these ranks writes the checkpoint's values to it.
-void load_weights(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges, RankGroups groups,
-                  const checkpoint::Checkpoint& from, std::string_view group) {
+void load_weights(std::vector<tensor::NamedTensor> tensors, const std::vector<ParameterRange>& ranges,
+                  RankGroups groups, const checkpoint::Checkpoint& from, std::string_view group) {
   std::set<const at::TensorImpl*> of_others;
   for (const ParameterRange& range : ranges) {
     if (!range.is_common() || groups.sharers.rank() == 0) continue;
     for (const tensor::Segment& segment : range.segments()) of_others.insert(segment.parameter.unsafeGetTensorImpl());
   }
-  std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module, ranges);
   for (tensor::NamedTensor& item : tensors) {
     if (of_others.contains(item.tensor.unsafeGetTensorImpl())) item.part = nothing_of(item);
   }
-  groups.world.barrier({.tag = "before weights of a checkpoint"});  // no rank computes with the old values any more
-  comm::attempt(groups.world, "weights of a checkpoint", [&] {
+  groups.all.barrier({.tag = "before weights of a checkpoint"});  // no rank computes with the old values any more
+  comm::attempt(groups.all, "weights of a checkpoint", [&] {
     try {
       tensor::read_into(from, group, tensors);
     } catch (const Error&) {

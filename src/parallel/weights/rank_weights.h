@@ -9,6 +9,7 @@
 
 #include "reigen/checkpoint/checkpoint.h"
 #include "reigen/comm/communicator.h"
+#include "reigen/layout/layout.h"
 #include "reigen/tensor/parameter_range.h"
 #include "reigen/tensor/tensor_files.h"
 
@@ -19,16 +20,22 @@ class Module;
 namespace reigen::parallel {
 
 struct RankGroups {
-  Communicator world;
+  Communicator all;              // all ranks that hold the model
+  Communicator world;            // the ranks that compute on different samples
   Communicator sharers;          // the ranks between which tensors are divided
   Communicator replicas;         // the ranks that hold the same shares as this rank
   Communicator box_owners = {};  // the ranks that divide dimensions of tensors (tensor parallelism)
 };
 
+// The parameters and buffers of the model, each with the part that the rank at these coordinates has.
+std::vector<tensor::NamedTensor> weights_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges,
+                                            const layout::Layout& layout, const layout::Coordinates& at);
+
 std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> tensors, const RankGroups& groups);
 
 // Implements DataParallelBase::load().
-void load_weights(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges, RankGroups groups,
-                  const checkpoint::Checkpoint& from, std::string_view group);
+// `tensors`: the parameters and buffers of the model, each with the part that this rank has.
+void load_weights(std::vector<tensor::NamedTensor> tensors, const std::vector<ParameterRange>& ranges,
+                  RankGroups groups, const checkpoint::Checkpoint& from, std::string_view group);
 
 }  // namespace reigen::parallel

@@ -64,7 +64,7 @@ void LateSteps::end(Step& step) {
   step.added.wait();
   const auto* const sums = static_cast<const double*>(step.sums.get());
   if (sums[1] > 0) run_.stop = true;
-  step.noted.loss = sums[0] / static_cast<double>(step.noted.terms);
+  step.noted.loss = run_.mean_of(sums[0], step.noted.terms);
   if (!std::isfinite(step.noted.loss) || sums[2] > 0) {
     not_finite_.meet_late({.step = step.noted.step, .loss = step.noted.loss, .own = step.own, .norm = step.norm},
                           *step.batch);

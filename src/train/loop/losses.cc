@@ -14,7 +14,7 @@ double Losses::add_up(double sum, Optimization::Gradients& gradients, const data
   }
   run_.stop = sums[1] > 0;
   gradients.finite = sums[2] == 0;
-  return sums[0] / run_.copies() / static_cast<double>(batch.global_terms);
+  return run_.mean_of(sums[0], batch.global_terms);
 }
 
 Losses::Noted Losses::noted(const Step& step, const data::Batch& batch, const StepTime& time) const {
@@ -51,7 +51,7 @@ void Losses::add_up_late() {
   run_.world.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum, {.tag = "losses"});
   run_.stop = sums.back() > 0;
   for (std::size_t i = 0; i < late_.size(); ++i) {
-    late_[i].loss = sums[i] / run_.copies() / static_cast<double>(late_[i].terms);
+    late_[i].loss = run_.mean_of(sums[i], late_[i].terms);
     record(late_[i]);
   }
   late_.clear();

@@ -15,13 +15,13 @@
 namespace reigen::train {
 
 void open_mesh(Run& run) {
-  const auto tp = static_cast<int>(run.config.mesh.tp);
+  const std::int64_t tp = run.config.mesh.tp;
   if (tp == 1) return;
-  const int ranks = run.world.size();
-  const auto replicas = static_cast<int>(run.config.parallel.replicas);
+  const std::int64_t ranks = run.world.size();
+  const std::int64_t replicas = run.config.parallel.replicas;
   if (ranks % (tp * replicas) != 0) {
-    std::vector<int> possible;
-    for (int degree = 1; degree * replicas <= ranks; ++degree) {
+    std::vector<std::int64_t> possible;
+    for (std::int64_t degree = 1; degree * replicas <= ranks; ++degree) {
       if (ranks % (degree * replicas) == 0) possible.push_back(degree);
     }
     throw InvalidArgument(
@@ -32,8 +32,9 @@ void open_mesh(Run& run) {
                .fix = fmt::format("choose one of these, or start {}",
                                   base::counted((ranks / (tp * replicas) + 1) * tp * replicas, "rank"))});
   }
-  run.mesh.emplace(run.world,
-                   std::vector<mesh::Axis>{{"dp_replicate", replicas}, {"dp_shard", mesh::kRest}, {"tp", tp}});
+  run.mesh.emplace(run.world, std::vector<mesh::Axis>{{"dp_replicate", static_cast<int>(replicas)},
+                                                      {"dp_shard", mesh::kRest},
+                                                      {"tp", static_cast<int>(tp)}});
   run.data = run.mesh->along({"dp_replicate", "dp_shard"});
   run.say("mesh: " + run.mesh->to_text());
   if (!run.mesh->along("tp").shares_memory() && run.device.is_cpu()) {

@@ -39,6 +39,8 @@ struct Run {
   std::optional<mesh::Mesh> mesh = {};  // of all ranks, if mesh.tp is above 1
   // How many ranks compute on the same samples. Sums over `world` count each of these samples so often.
   int copies() const { return world.size() / data.size(); }
+  // The mean of a loss over `terms`, from its sum over all ranks of `world`.
+  double mean_of(double sum, std::int64_t terms) const { return sum / copies() / static_cast<double>(terms); }
   TrainerOptions options;
   Config config;  // options.config, with values that a checkpoint adds
   Console console;

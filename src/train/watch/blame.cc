@@ -140,7 +140,7 @@ std::string Blame::of(double loss, const data::Batch& batch, std::int64_t step, 
   const auto has_gradient = [](const Suspect& s) { return s.gradient >= 0; };
   ask(false);
   const auto holder = std::find_if(all.begin(), all.end(), has_weight);
-  if (model_.gathers() ? holder != all.end() : std::all_of(all.begin(), all.end(), has_weight)) {
+  if (model_.is_in_parts() ? holder != all.end() : std::all_of(all.begin(), all.end(), has_weight)) {
     return fmt::format("the weights {} hold it, from the step before or from the start", name(holder->weight));
   }
   // An average is not finite if the gradient of any rank is not finite, so it does not show which rank is to blame.
