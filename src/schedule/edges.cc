@@ -73,46 +73,48 @@ const std::vector<int>& peers_of(const Edges& edges, const Action& message) {
 
 void check_action(const Schedule& schedule, const Edges& edges, const Place& place) {
   const Action& action = action_at(schedule, place);
-  const std::string where = to_text(schedule, place);
+  const auto wrong = [&](const std::string& what, const std::string& got, const std::string& expected,
+                         const std::string& fix = {}) {
+    return refused(to_text(schedule, place) + what, got, expected, fix);
+  };
   if (action.kind < Kind::kForward || action.kind > Kind::kReduceGrad) {
-    throw refused(where + " has an unknown kind", fmt::format("kind {}", static_cast<int>(action.kind)),
-                  "one of the kinds of schedule.h");
+    throw wrong(" has an unknown kind", fmt::format("kind {}", static_cast<int>(action.kind)),
+                "one of the kinds of schedule.h");
   }
   if (action.stage < 0 || action.stage >= schedule.stages()) {
-    throw refused(where + " is of a stage that does not exist", fmt::format("stage {}", action.stage),
-                  fmt::format("0 to {}", schedule.stages() - 1));
+    throw wrong(" is of a stage that does not exist", fmt::format("stage {}", action.stage),
+                fmt::format("0 to {}", schedule.stages() - 1));
   }
   const int owner = schedule.placement[static_cast<std::size_t>(action.stage)];
   if (owner != place.rank) {
-    throw refused(where + " is on the wrong rank", fmt::format("rank {}", place.rank),
-                  fmt::format("rank {}, which holds stage {}", owner, action.stage));
+    throw wrong(" is on the wrong rank", fmt::format("rank {}", place.rank),
+                fmt::format("rank {}, which holds stage {}", owner, action.stage));
   }
   if (is_compute(action.kind) || is_message(action.kind)) {
     if (action.micro_batch < 0 || action.micro_batch >= schedule.micro_batches) {
-      throw refused(where + " is of a micro-batch that does not exist",
-                    fmt::format("micro-batch {}", action.micro_batch),
-                    fmt::format("0 to {}", schedule.micro_batches - 1));
+      throw wrong(" is of a micro-batch that does not exist", fmt::format("micro-batch {}", action.micro_batch),
+                  fmt::format("0 to {}", schedule.micro_batches - 1));
     }
   } else if (action.micro_batch != kNone) {
-    throw refused(where + " has a micro-batch", fmt::format("micro-batch {}", action.micro_batch),
-                  fmt::format("none: {} concerns the whole stage", to_text(action.kind)));
+    throw wrong(" has a micro-batch", fmt::format("micro-batch {}", action.micro_batch),
+                fmt::format("none: {} concerns the whole stage", to_text(action.kind)));
   }
   if (!is_message(action.kind)) {
     if (action.peer != kNone) {
-      throw refused(where + " has a peer", fmt::format("stage {}", action.peer), "none: only messages have a peer");
+      throw wrong(" has a peer", fmt::format("stage {}", action.peer), "none: only messages have a peer");
     }
     return;
   }
   const std::vector<int>& peers = peers_of(edges, action);
   if (!has(peers, action.peer)) {
-    throw refused(where + " is a message that nobody needs", fmt::format("peer {}", action.peer),
-                  peers.empty() ? "no such message of this stage" : fmt::format("peer {}", fmt::join(peers, " or ")),
-                  "declare a skip connection, or remove the message");
+    throw wrong(" is a message that nobody needs", fmt::format("peer {}", action.peer),
+                peers.empty() ? "no such message of this stage" : fmt::format("peer {}", fmt::join(peers, " or ")),
+                "declare a skip connection, or remove the message");
   }
   if (schedule.placement[static_cast<std::size_t>(action.peer)] == owner) {
-    throw refused(where + " is a message to the same rank",
-                  fmt::format("stages {} and {} are both on rank {}", action.stage, action.peer, owner),
-                  "no message between two stages on one rank", "remove the message");
+    throw wrong(" is a message to the same rank",
+                fmt::format("stages {} and {} are both on rank {}", action.stage, action.peer, owner),
+                "no message between two stages on one rank", "remove the message");
   }
 }
 

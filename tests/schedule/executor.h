@@ -3,8 +3,10 @@
 // model. Thread rule: execute() is a pure function.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <random>
 #include <set>

@@ -19,7 +19,7 @@
 //
 // Sources: gpipe https://arxiv.org/abs/1811.06965; one_f_one_b https://arxiv.org/abs/2006.09503 (PipeDream-Flush);
 // interleaved https://arxiv.org/abs/2104.04473, section 2.2; looped_breadth_first https://arxiv.org/abs/2211.05953;
-// zero_bubble_h1 https://arxiv.org/abs/2401.10241, section 2.3.
+// zero_bubble_h1 https://arxiv.org/abs/2401.10241, section 2.1.
 // Thread rule: these are pure functions; any thread may call them.
 #pragma once
 
