@@ -120,7 +120,7 @@ void train(const Grid& grid, const Options& options, Rank& rank, Result& result,
   std::optional<optim::AdamW> adamw;
   std::optional<optim::LAMB> lamb;
   if (grid.lamb)
-    lamb.emplace(parallel.parameters(), optim::LAMBOptions{.lr = 0.01});
+    lamb.emplace(parallel.parameters(), optim::LAMBOptions{.lr = 0.1});
   else
     adamw.emplace(parallel.parameters(), optim::AdamWOptions{.lr = 0.01});
   const Communicator data = mesh.along({"dp_replicate", "dp_shard"});

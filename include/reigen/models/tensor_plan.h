@@ -9,7 +9,7 @@
 // vocab_parallel_cross_entropy() (reigen/parallel/tensor_operations.h) with vocab_part() as the loss.
 // Numbers of heads and features need not be multiples of the number of ranks, but each rank must get at least one head
 // of keys.
-// Cost for each layer and sample: two all_reduces of [T, dim] in forward and two in backward.
+// Cost: that of 5 column and 2 row layers for a layer of Llama, 2 and 2 for one of Gpt (docs/tensor_parallel.md).
 #pragma once
 
 #include <cstdint>
