@@ -43,7 +43,7 @@ at::Tensor part_of(const at::Tensor& whole, std::int64_t dimension, const Commun
   return whole.narrow(dimension, begin, size).contiguous();
 }
 
-class Ranks : public ::testing::TestWithParam<std::tuple<int, bool>> {
+class TensorRanks : public ::testing::TestWithParam<std::tuple<int, bool>> {
  protected:
   // Runs the body on this many ranks, with a region of all of them.
   void on_ranks(const std::function<void(const Region&)>& body) const {
@@ -58,7 +58,7 @@ void expect_near(const at::Tensor& found, const at::Tensor& expected) {
   EXPECT_LT((found - expected).abs().max().item<double>(), 1e-12);
 }
 
-TEST_P(Ranks, APairOfLinearLayersIsThatOfWholeWeights) {
+TEST_P(TensorRanks, APairOfLinearLayersIsThatOfWholeWeights) {
   on_ranks([](const Region& region) {
     const at::Tensor x = leaf(numbers({2, 7, 5}, 1)), up = leaf(numbers({11, 5}, 2)), bias = leaf(numbers({11}, 3));
     const at::Tensor down = leaf(numbers({6, 11}, 4)), last = leaf(numbers({6}, 5)), weights = numbers({2, 7, 6}, 6);
@@ -84,7 +84,7 @@ TEST_P(Ranks, APairOfLinearLayersIsThatOfWholeWeights) {
   });
 }
 
-TEST_P(Ranks, AnEmbeddingAndACrossEntropyAreThoseOfAWholeVocabulary) {
+TEST_P(TensorRanks, AnEmbeddingAndACrossEntropyAreThoseOfAWholeVocabulary) {
   on_ranks([](const Region& region) {
     const at::Tensor ids = at::arange(2 * 9, at::kLong).mul(5).remainder(7).view({2, 9});
     const at::Tensor table = leaf(numbers({7, 4}, 1)), weights = numbers({2, 9, 4}, 2);
@@ -116,7 +116,7 @@ TEST_P(Ranks, AnEmbeddingAndACrossEntropyAreThoseOfAWholeVocabulary) {
   });
 }
 
-TEST_P(Ranks, ATokenOutsideOfTheVocabularyIsNamed) {
+TEST_P(TensorRanks, ATokenOutsideOfTheVocabularyIsNamed) {
   on_ranks([](const Region& region) {
     const at::Tensor ids = at::tensor({3, 7, 1}, at::kLong).view({1, 3});
     const auto [first, count] = layout::chunk_of(7, 1, region.group.rank(), region.group.size());
@@ -141,7 +141,8 @@ TEST_P(Ranks, ATokenOutsideOfTheVocabularyIsNamed) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(TensorParallel, Ranks, ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(TensorParallel, TensorRanks,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Bool()));
 
 // A user's transformer: it knows nothing of Reigen. Its layers have biases, and it calls LibTorch in several ways.
 struct OwnBlock : torch::nn::Module {

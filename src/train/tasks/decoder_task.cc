@@ -32,6 +32,19 @@ std::string printable(const std::string& text) {
   return result;
 }
 
+// score_classes() for scores of which each rank has its part of the vocabulary. No rank gathers them.
+Scores score_parts(const at::Tensor& scores, const at::Tensor& target, const parallel::VocabPart& part,
+                   const Communicator& group) {
+  const at::Tensor loss = parallel::vocab_parallel_cross_entropy(scores.to(at::kDouble), target, part, group,
+                                                                 {.ignore_index = data::kIgnoredToken, .sum = true});
+  const auto [largest, place] = scores.max(1, /*keepdim=*/true);
+  const at::Tensor of_ranks = parallel::gather_results(largest, 1, group).argmax(1, /*keepdim=*/true);
+  const at::Tensor tokens = parallel::gather_results(place + part.first, 1, group).gather(1, of_ranks).squeeze(1);
+  return {.loss_sum = loss.item<double>(),
+          .correct = tokens.eq(target).sum().item<std::int64_t>(),
+          .count = target.ne(data::kIgnoredToken).sum().item<std::int64_t>()};
+}
+
 }  // namespace
 
 template <class M, class S>
@@ -110,9 +123,10 @@ at::Tensor DecoderTask<M, S>::loss(const at::Tensor& input, const at::Tensor& ta
 
 template <class M, class S>
 Scores DecoderTask<M, S>::score(const at::Tensor& input, const at::Tensor& target) {
-  at::Tensor scores = module().forward(input).flatten(0, 1);
-  if (is_divided()) scores = parallel::gather_results(scores, 1, divided_.region().group);
-  return score_classes(scores, target.flatten());
+  const at::Tensor scores = module().forward(input).flatten(0, 1);
+  if (!is_divided()) return score_classes(scores, target.flatten());
+  return score_parts(scores, target.flatten(), models::vocab_part(module().options().vocab, divided_),
+                     divided_.region().group);
 }
 
 template <class M, class S>
