@@ -69,7 +69,7 @@ def of_groups(check):
 # ---- GPT-2, ResNet-50 and a perceptron beside PyTorch
 
 def seconds_of_turn(check, usual):
-    return check.pick(usual, 2)
+    return check.pick(usual, 3)
 
 
 def memory_row(what, torch, ours, compiled, used, reserved):
