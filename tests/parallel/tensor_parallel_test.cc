@@ -414,6 +414,7 @@ TEST(TensorParallel, FrozenWeightsAreGivenAsBoxes) {
     model.head->weight.set_requires_grad(false);
     const auto divided = parallelize(model, tensor_mesh(rank), kOwnPlan);
     auto parallel = data_parallel(model, rank.world(), {.tensor_parallel = divided});
+    const at::NoGradGuard no_grad;
     for (const tensor::NamedTensor& item : parallel.own_weights()) {
       if (item.name != "head.weight") continue;
       ASSERT_TRUE(item.part);

@@ -239,16 +239,16 @@ TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, con
       TensorParallel::State{.mesh = mesh,
                             .axis = options.axis,
                             .region = {.group = group, .sequence = options.sequence, .dimension = options.dimension}});
+  for (const at::Tensor& parameter : model.parameters()) {
+    if (!tensor::is_taken_over(parameter)) continue;
+    throw refused("the model is divided already", "", "a model with whole weights", "make a new model");
+  }
   std::vector<std::string> lines = describe_model(model);
   for (std::string& line : describe(plan, options)) lines.push_back(std::move(line));
   check_equal_on_all_ranks(lines, group, "parallelize");
   const std::vector<Chosen> chosen = choose_modules(model, plan);
   if (group.size() > 1) {
     const at::NoGradGuard no_grad;
-    for (const at::Tensor& parameter : model.parameters()) {
-      if (!tensor::is_taken_over(parameter)) continue;
-      throw refused("the model is divided already", "", "a model with whole weights", "make a new model");
-    }
     for (const at::Tensor& parameter : model.parameters()) tensor::broadcast_(parameter.detach(), 0, group);
     for (const at::Tensor& buffer : model.buffers()) tensor::broadcast_(buffer.detach(), 0, group);
     Placer placer(model, *state);
