@@ -16,9 +16,10 @@ constexpr std::string_view kPrefix = "REIGEN_";
 
 // Prefixes of variables that other code reads. Some set options of recipes; src/config checks these variables itself.
 // The others are for the build and its tests.
-constexpr std::array kOthers = {"REIGEN_RUN_",   "REIGEN_TRAIN_",    "REIGEN_OPTIM_",      "REIGEN_DATA_",
-                                "REIGEN_MODEL_", "REIGEN_PARALLEL_", "REIGEN_CHECKPOINT_", "REIGEN_TEST_",
-                                "REIGEN_FILES_", "REIGEN_TORCH",     "REIGEN_NCCL",        "REIGEN_MPI"};
+constexpr std::array kOthers = {"REIGEN_RUN_",   "REIGEN_TRAIN_",    "REIGEN_OPTIM_", "REIGEN_DATA_",
+                                "REIGEN_MODEL_", "REIGEN_PARALLEL_", "REIGEN_MESH_",  "REIGEN_CHECKPOINT_",
+                                "REIGEN_TEST_",  "REIGEN_FILES_",    "REIGEN_TORCH",  "REIGEN_NCCL",
+                                "REIGEN_MPI"};
 
 // Variables with the prefix REIGEN_COMM_ that only recipes read. The other variables with this prefix are in
 // environment::table().

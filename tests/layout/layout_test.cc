@@ -135,14 +135,49 @@ TEST(Layout, RanksThatDifferInAReplicatedAxisHaveTheSame) {
   }
 }
 
-TEST(Layout, ATensorParallelShardIsABoxCutAsTorchChunkCuts) {
+TEST(Layout, ATensorParallelShardIsABoxCutInNearlyEqualChunks) {
   const Choices choices{.axes = {{"tp", 3}}, .splits = {{"a.weight", {"tp", 0}}, {"b.none", {"tp", 1}}}};
   const Layout layout = choose(some_model(), choices, {});
   const auto at = [&](int c) { return layout.part_of(1, Role::kValue, {c}); };
   EXPECT_EQ(at(0), (Part{.offset = {0, 0}, .shape = {44, 127}, .first = 0, .count = 44 * 127}));
-  EXPECT_EQ(at(1), (Part{.offset = {44, 0}, .shape = {44, 127}, .first = 0, .count = 44 * 127}));
-  EXPECT_EQ(at(2), (Part{.offset = {88, 0}, .shape = {42, 127}, .first = 0, .count = 42 * 127}));
+  EXPECT_EQ(at(1), (Part{.offset = {44, 0}, .shape = {43, 127}, .first = 0, .count = 43 * 127}));
+  EXPECT_EQ(at(2), (Part{.offset = {87, 0}, .shape = {43, 127}, .first = 0, .count = 43 * 127}));
   EXPECT_EQ(layout.part_of(5, Role::kValue, {2}).shape, (Shape{0, 1}));
+}
+
+TEST(Layout, ADimensionIsCutInWholeBlocks) {
+  for (const std::int64_t block : {1, 3, 7}) {
+    for (const int count : {1, 2, 3, 5}) {
+      const std::int64_t size = 11 * block;
+      std::int64_t end = 0;
+      for (int i = 0; i < count; ++i) {
+        const auto [begin, chunk] = chunk_of(size, block, i, count);
+        EXPECT_EQ(begin, end);
+        EXPECT_EQ(chunk % block, 0);
+        EXPECT_EQ(chunk / block, 11 / count + (i < 11 % count ? 1 : 0));
+        end = begin + chunk;
+      }
+      EXPECT_EQ(end, size);
+    }
+  }
+}
+
+TEST(Layout, SectionsOfADimensionAreDividedEach) {
+  ModelSpec model{.tensors = {{.name = "qkv", .shape = {3 * 10, 4}}}};
+  const Choices choices{.axes = {{"tp", 2}}, .splits = {{"qkv", {.axis = "tp", .block = 2, .sections = 3}}}};
+  const Layout layout = choose(model, choices, {});
+  std::vector<int> holders(120);
+  for (int c = 0; c < 2; ++c) {
+    const Part part = layout.box_of(0, {c});
+    EXPECT_EQ(local_shape({30, 4}, part), (Shape{c == 0 ? 18 : 12, 4}));
+    Runs runs({30, 4}, part);
+    while (const auto run = runs.next()) {
+      for (std::int64_t i = 0; i < run->count; ++i) holders[static_cast<std::size_t>(run->global + i)] += c + 1;
+    }
+  }
+  for (std::size_t i = 0; i < holders.size(); ++i) EXPECT_EQ(holders[i], i / 4 % 10 < 6 ? 1 : 2) << i;
+  EXPECT_THROW(choose(model, {.axes = {{"tp", 2}}, .splits = {{"qkv", {.axis = "tp", .block = 4, .sections = 3}}}}, {}),
+               InvalidArgument);
 }
 
 TEST(Layout, AFlatShareOfATensorParallelShardIsARunInItsBox) {

@@ -35,6 +35,31 @@ std::vector<std::int64_t> elements_of(const Shape& tensor, const Part& part) {
   return result;
 }
 
+// Runs of a box in sections, cut anywhere, have the same elements as the plain parts into which it falls.
+TEST(Part, PlainPartsHaveTheElementsOfAPartWithAView) {
+  const Shape tensor{12, 5};
+  const Part box{.offset = {0, 1, 0}, .shape = {3, 2, 5}, .view = {3, 4, 5}};
+  for (std::int64_t first = 0; first <= 30; ++first) {
+    for (std::int64_t count = 0; first + count <= 30; ++count) {
+      Part part = box;
+      part.first = first;
+      part.count = count;
+      check_part("x", tensor, part);
+      std::vector<std::int64_t> seen, plain;
+      for (const layout::Run& run : runs_of(tensor, part)) {
+        for (std::int64_t i = 0; i < run.count; ++i) seen.push_back(run.global + i);
+      }
+      for (const PlainPart& one : plain_parts(tensor, part)) {
+        EXPECT_EQ(one.local, static_cast<std::int64_t>(plain.size()));
+        check_part("x", tensor, one.part);
+        for (const std::int64_t element : elements_of(tensor, one.part)) plain.push_back(element);
+      }
+      EXPECT_EQ(seen.size(), static_cast<std::size_t>(count));
+      EXPECT_EQ(plain, seen);
+    }
+  }
+}
+
 TEST(Part, RunsAreTheElementsOfThePart) {
   std::mt19937 random(1);
   const auto below = [&](std::int64_t end) { return static_cast<std::int64_t>(random()) % end; };
