@@ -55,7 +55,7 @@ std::string resolve(std::vector<Axis>& axes, int ranks) {
   return fmt::format("{} for {} ranks", text_of(axes), ranks);
 }
 
-// Meshes of these axes that would have as many ranks: with another size of one axis, or the first two sizes that fit.
+// Meshes of these axes that would have as many ranks: with another size of one axis, or else the sizes that may occur.
 std::string that_would_fit(const std::vector<Axis>& axes, int ranks) {
   std::vector<std::string> found;
   for (std::size_t i = 0; i < axes.size(); ++i) {

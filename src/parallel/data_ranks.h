@@ -17,9 +17,9 @@ struct DataRanks {
   layout::Coordinates here = {};        // this rank's coordinates in it
 };
 
-// `world`: the group that the caller passes to data_parallel(). Without a mesh all its ranks average gradients. With
-// tensor parallelism those along the axes dp_replicate and dp_shard do. A mesh that does not fit `world` is left out
-// here; require_shard_possible() (check/option_checks.h) reports it.
+// `world`: the group that the caller passes to data_parallel(). Without a mesh, all its ranks average gradients. With
+// tensor parallelism, the ranks along the axes dp_replicate and dp_shard average gradients. If a mesh does not fit
+// `world`, data_ranks() takes no notice of the mesh, and require_shard_possible() (check/option_checks.h) reports it.
 DataRanks data_ranks(const DataParallelOptions& options, const Communicator& world);
 
 }  // namespace reigen::parallel

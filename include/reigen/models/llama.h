@@ -8,8 +8,11 @@
 // and values. The MLP is down(silu(gate(x))·up(x)) with `hidden` features. No layer has a bias.
 // Parameters have the names of Hugging Face: model.embed_tokens.weight, model.layers.N.{input_layernorm,
 // self_attn.{q_proj, k_proj, v_proj, o_proj}, post_attention_layernorm, mlp.{gate_proj, up_proj, down_proj}}.weight,
-// model.norm.weight, lm_head.weight. Touvron et al., Llama 2, https://arxiv.org/abs/2307.09288. Thread rule: as for
-// torch::nn::Module.
+// model.norm.weight, lm_head.weight.
+//
+// Source: Touvron et al., Llama 2, https://arxiv.org/abs/2307.09288
+//
+// Thread rule: as for torch::nn::Module.
 #pragma once
 
 #include <ATen/core/Tensor.h>

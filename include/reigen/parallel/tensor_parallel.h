@@ -20,14 +20,19 @@
 // weights are named by sequence() in the plan. Their gradients are then sums over the ranks, which backward makes.
 //
 // Weights that the plan does not name are whole on every rank, and must compute the same on every rank. All ranks along
-// the axis must give the model the same input. Dropout is refused, because its random numbers would have to differ
-// between ranks in divided layers only.
-// A weight of the plan that is used in another operation than a linear layer or an embedding gives an error that names
-// both. Without gradients only operations that multiply matrices are refused, because other code may look at weights.
-// In their first two steps the optimizers of reigen::optim on the CPU compare the gradients of whole weights between
-// the ranks: if a plan lacks a shared() or sequence(), they throw InvalidArgument that names the weight. Source:
-// Shoeybi et al., Megatron-LM, https://arxiv.org/abs/1909.08053 Thread rule: parallelize() acts on forwards of the
-// thread that calls it; for other threads see use_on_this_thread().
+// the axis must give the model the same input. Dropout is refused: in divided layers the ranks would need different
+// random numbers, and the same ones elsewhere.
+//
+// If a weight of the plan is used in an operation that is no linear layer and no embedding, an error names the weight
+// and the operation. Without gradients only products of matrices are refused, because other code may look at weights.
+//
+// A plan may lack a shared() or a sequence(). Then each rank has only a part of a gradient. The optimizers of
+// reigen::optim on the CPU compare the gradients of whole weights between the ranks, in their first two steps. If
+// gradients differ, they throw InvalidArgument that names the weight.
+//
+// Source: Shoeybi et al., Megatron-LM, https://arxiv.org/abs/1909.08053
+//
+// Thread rule: parallelize() acts on forwards of the thread that calls it; for other threads see use_on_this_thread().
 #pragma once
 
 #include <cstdint>

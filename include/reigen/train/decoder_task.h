@@ -1,6 +1,8 @@
 // The text tasks: each byte is a token, and a decoder (models/gpt.h or models/llama.h) learns to predict the next
 // token. The loss is the cross entropy over all targets except data::kIgnoredToken. The samples that the score counts
-// are tokens, not texts. Thread rule: a task belongs to one rank (task.h).
+// are tokens, not texts.
+//
+// Thread rule: a task belongs to one rank (task.h).
 #pragma once
 
 #include <c10/core/ScalarType.h>

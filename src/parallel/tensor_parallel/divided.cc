@@ -2,19 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/util/intrusive_ptr.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
-#include <shared_mutex>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -28,41 +23,17 @@ namespace {
 using Stack = std::vector<c10::IValue>;
 using DividedPointer = std::shared_ptr<const Divided>;
 
-// The weak pointer keeps the address from being given to another tensor.
-struct Entry {
-  c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl> tensor;
-  DividedPointer divided;
-};
-struct Table {
-  std::shared_mutex mutex;
-  std::unordered_map<const at::TensorImpl*, Entry> weights;
-  std::atomic<bool> has_any{false};
-};
-Table& table() {
-  static auto* const all = new Table;  // never destroyed, because tensors may outlive main()
-  return *all;
+DividedPointer entry_of(const at::Tensor& tensor) {
+  return std::static_pointer_cast<const Divided>(tensor::taken_over(tensor));
 }
 
 // The entry of the tensor, or of the weight of which it is a view. A view of a weight of kind kSequence or kPositions
 // has none, because the operation that made the view was intercepted.
 DividedPointer find(const at::Tensor& tensor) {
-  if (!table().has_any || !tensor.defined()) return nullptr;
-  const std::shared_lock lock(table().mutex);
-  const auto& weights = table().weights;
-  if (const auto own = weights.find(tensor.unsafeGetTensorImpl()); own != weights.end()) return own->second.divided;
-  if (!tensor.is_view()) return nullptr;
-  const auto base = weights.find(tensor._base().unsafeGetTensorImpl());
-  if (base == weights.end()) return nullptr;
-  const bool is_view_known =
-      !is_whole(base->second.divided->kind) || base->second.divided->kind == Style::Kind::kShared;
-  return is_view_known ? base->second.divided : nullptr;
-}
-
-// The tensors of a list, or the tensor alone.
-std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
-  if (value.isTensor()) return {value.toTensor()};
-  if (value.isTensorList()) return value.toTensorVector();
-  return {};
+  if (DividedPointer own = entry_of(tensor)) return own;
+  if (!tensor.defined() || !tensor.is_view()) return nullptr;
+  DividedPointer base = entry_of(at::Tensor(tensor._base()));
+  return base && computes_layers(base->kind) ? base : nullptr;
 }
 
 bool has_divided(const c10::IValue& value) {
@@ -180,12 +151,11 @@ class Interception {
   std::optional<at::Tensor> result() {
     if (const auto product = is_plain() ? product_of(name_, arguments_) : std::nullopt) {
       const DividedPointer divided = find(product->weight);
-      const bool is_layer = divided && (!is_whole(divided->kind) || divided->kind == Style::Kind::kShared);
-      if (is_layer) return compute(*divided, *product);
+      if (divided && computes_layers(divided->kind)) return compute(*divided, *product);
     }
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
-      if (const auto tensors = tensors_in(arguments_[i]); tensors.size() > 1 || arguments_[i].isList()) {
-        replace_in_list(i, tensors);
+      if (arguments_[i].isTensorList()) {
+        replace_in_list(i);
         continue;
       }
       const DividedPointer divided = find(tensor_at(arguments_, i));
@@ -220,13 +190,14 @@ class Interception {
     return copy_to_ranks(is_shared ? weight.clone() : weight, divided.region.group);
   }
 
-  void replace_in_list(std::size_t index, std::vector<at::Tensor> tensors) {
+  void replace_in_list(std::size_t index) {
+    std::vector<at::Tensor> tensors = arguments_[index].toTensorVector();
     bool is_changed = false;
     for (at::Tensor& one : tensors) {
       const DividedPointer divided = find(one);
       if (!divided) continue;
-      if (!is_whole(divided->kind) && at::GradMode::is_enabled()) refuse(*divided, name_);
-      if (divided->kind == Style::Kind::kPositions && at::GradMode::is_enabled()) refuse(*divided, name_);
+      const bool may_be_in_list = is_whole(divided->kind) && divided->kind != Style::Kind::kPositions;
+      if (!may_be_in_list && at::GradMode::is_enabled()) refuse(*divided, name_);
       if (is_whole(divided->kind)) one = summed(one, *divided);
       is_changed = true;
     }
@@ -262,8 +233,8 @@ class Interception {
 template <class Arguments>
 void refuse_dropout(const c10::OperatorHandle& operation, const Arguments& arguments) {
   const std::string& name = operation.schema().name();
-  if (name != "aten::dropout" && name != "aten::dropout_" && name != "aten::scaled_dot_product_attention") return;
   const bool is_attention = name == "aten::scaled_dot_product_attention";
+  if (!is_attention && name != "aten::dropout" && name != "aten::dropout_") return;
   const c10::IValue& probability = arguments[is_attention ? 4 : 1];
   const bool is_on =
       is_attention || (operation.schema().arguments().size() > 2 && arguments[2].isBool() && arguments[2].toBool());
@@ -281,8 +252,7 @@ void intercepted(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
   const bool is_backward = !at::GradMode::is_enabled() && torch::autograd::get_current_graph_task_id() != -1;
   if (is_backward) return tensor::pass_on(tensor::Where::kUse, operation, keys, stack);
   refuse_dropout(operation, first);
-  const bool uses_one = table().has_any && std::any_of(first, stack->end(), has_divided);
-  if (uses_one) {
+  if (std::any_of(first, stack->end(), has_divided)) {
     Interception one(operation, Stack(first, stack->end()));
     std::optional<at::Tensor> result;
     {
@@ -300,13 +270,7 @@ void intercepted(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
 }  // namespace
 
 void remember(const at::Tensor& weight, Divided divided) {
-  tensor::take_over(weight);
-  const std::unique_lock lock(table().mutex);
-  std::erase_if(table().weights, [](const auto& entry) { return entry.second.tensor.expired(); });
-  table().weights.insert_or_assign(weight.unsafeGetTensorImpl(),
-                                   Entry{.tensor = decltype(Entry::tensor)(weight.getIntrusivePtr()),
-                                         .divided = std::make_shared<const Divided>(std::move(divided))});
-  table().has_any = true;
+  tensor::take_over(weight, std::make_shared<const Divided>(std::move(divided)));
 }
 
 void use_divided_weights_on_this_thread() { tensor::intercept_on_this_thread(tensor::Where::kUse, &intercepted); }

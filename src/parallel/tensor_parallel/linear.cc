@@ -1,5 +1,4 @@
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,9 +7,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "parallel/tensor_parallel/parts.h"
+#include "reigen/layout/layout.h"
 #include "reigen/parallel/tensor_operations.h"
-#include "reigen/tensor/collectives.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/calls.h"
 #include "tensor/differentiable.h"
@@ -43,9 +41,9 @@ class GradientOnItsWay {
       const std::int64_t row = source_.numel() / std::max<std::int64_t>(shape[0], 1);
       std::vector<std::size_t> counts;
       for (int q = 0; q < group.size(); ++q) {
-        counts.push_back(static_cast<std::size_t>(row * part_of_rank(shape[0], q, group.size()).second));
+        counts.push_back(static_cast<std::size_t>(row * layout::chunk_of(shape[0], 1, q, group.size()).second));
       }
-      shape[0] = part_of_rank(shape[0], group.rank(), group.size()).second;
+      shape[0] = layout::chunk_of(shape[0], 1, group.rank(), group.size()).second;
       sum_ = at::empty(shape, source_.options());
       work_ = group.start_reduce_scatter_v(source_.const_data_ptr(), sum_.mutable_data_ptr(), counts, type,
                                            ReduceOp::kSum, {.after = tensor::stream_of(source_)});

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "parallel/tensor_parallel/parts.h"
+#include "reigen/layout/layout.h"
 #include "reigen/tensor/collectives.h"
 #include "tensor/differentiable.h"
 
@@ -26,7 +26,7 @@ at::Tensor gathered(const at::Tensor& x, std::int64_t dimension, const Communica
 }
 
 at::Tensor own_part(const at::Tensor& x, std::int64_t dimension, const Communicator& group) {
-  const auto [begin, size] = part_of_rank(x.size(dimension), group.rank(), group.size());
+  const auto [begin, size] = layout::chunk_of(x.size(dimension), 1, group.rank(), group.size());
   return x.narrow(dimension, begin, size).contiguous();
 }
 

@@ -1,6 +1,8 @@
 // Passes operations of LibTorch through a function of Reigen. For this it uses dispatch keys that LibTorch itself does
 // not use. Reigen registers a fallback for DeferredInit at program start, and for the others when they are first
-// needed. Thread rule: an Intercept or Uncaught acts on the thread that makes it; they nest.
+// needed.
+//
+// Thread rule: an Intercept or Uncaught acts on the thread that makes it; they nest.
 #pragma once
 
 #include <ATen/core/ivalue.h>

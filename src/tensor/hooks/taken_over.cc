@@ -7,36 +7,43 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace reigen::tensor {
 namespace {
 
 // The weak pointer keeps the address from being given to another tensor.
-using Weak = c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>;
+struct Entry {
+  c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl> tensor;
+  std::shared_ptr<const void> what;
+};
 
-struct Set {
+struct Table {
   std::shared_mutex mutex;
-  std::unordered_map<const at::TensorImpl*, Weak> weights;
+  std::unordered_map<const at::TensorImpl*, Entry> weights;
   std::atomic<bool> has_any{false};  // most programs take nothing over, and then need no lock
 };
-Set& set() {
-  static auto* const all = new Set;  // never destroyed, because tensors may outlive main()
+Table& table() {
+  static auto* const all = new Table;  // never destroyed, because tensors may outlive main()
   return *all;
 }
 
 }  // namespace
 
-void take_over(const at::Tensor& weight) {
-  const std::unique_lock lock(set().mutex);
-  std::erase_if(set().weights, [](const auto& entry) { return entry.second.expired(); });
-  set().weights.insert_or_assign(weight.unsafeGetTensorImpl(), Weak(weight.getIntrusivePtr()));
-  set().has_any = true;
+void take_over(const at::Tensor& weight, std::shared_ptr<const void> what) {
+  const std::unique_lock lock(table().mutex);
+  std::erase_if(table().weights, [](const auto& entry) { return entry.second.tensor.expired(); });
+  table().weights.insert_or_assign(
+      weight.unsafeGetTensorImpl(),
+      Entry{.tensor = decltype(Entry::tensor)(weight.getIntrusivePtr()), .what = std::move(what)});
+  table().has_any = true;
 }
 
-bool is_taken_over(const at::Tensor& weight) {
-  if (!set().has_any || !weight.defined()) return false;
-  const std::shared_lock lock(set().mutex);
-  return set().weights.contains(weight.unsafeGetTensorImpl());
+std::shared_ptr<const void> taken_over(const at::Tensor& weight) {
+  if (!table().has_any || !weight.defined()) return nullptr;
+  const std::shared_lock lock(table().mutex);
+  const auto found = table().weights.find(weight.unsafeGetTensorImpl());
+  return found == table().weights.end() ? nullptr : found->second.what;
 }
 
 at::Tensor used(const at::Tensor& weight) { return is_taken_over(weight) ? at::alias(weight) : weight; }

@@ -101,6 +101,16 @@ ModelOption kernels_option() {
           .choices = {"auto", "fused", "torch"}};
 }
 
+template <class Model, class Sizes>
+std::unique_ptr<Task> decoder_task(const Config& config, bool without_memory, const Sizes& sizes) {
+  return std::make_unique<DecoderTask<Model, Sizes>>(
+      DecoderTaskOptions<Sizes>{.path = config.data.path,
+                                .type = type_of(config),
+                                .without_memory = without_memory,
+                                .seed = static_cast<std::uint64_t>(config.train.seed),
+                                .model = sizes});
+}
+
 Recipe gpt() {
   return {.name = "gpt",
           .summary = "a decoder on the characters of a text, yours or Reigen's documents",
@@ -113,17 +123,13 @@ Recipe gpt() {
                                                kernels_option()}),
           .batch_per_rank = 8,
           .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
-            return std::make_unique<GptTask>(
-                GptTaskOptions{.path = config.data.path,
-                               .type = type_of(config),
-                               .without_memory = without_memory,
-                               .seed = static_cast<std::uint64_t>(config.train.seed),
-                               .model = {.vocab = config.model["vocab"],
-                                         .layers = config.model["layers"],
-                                         .dim = config.model["dim"],
-                                         .heads = config.model["heads"],
-                                         .context = config.model["context"],
-                                         .kernels = kernels_of(config.model.text("kernels"))}});
+            return decoder_task<models::Gpt>(config, without_memory,
+                                             models::GptOptions{.vocab = config.model["vocab"],
+                                                                .layers = config.model["layers"],
+                                                                .dim = config.model["dim"],
+                                                                .heads = config.model["heads"],
+                                                                .context = config.model["context"],
+                                                                .kernels = kernels_of(config.model.text("kernels"))});
           }};
 }
 
@@ -143,20 +149,17 @@ Recipe llama() {
                                 kernels_option()}),
           .batch_per_rank = 8,
           .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
-            return std::make_unique<LlamaTask>(
-                LlamaTaskOptions{.path = config.data.path,
-                                 .type = type_of(config),
-                                 .without_memory = without_memory,
-                                 .seed = static_cast<std::uint64_t>(config.train.seed),
-                                 .model = {.vocab = config.model["vocab"],
-                                           .layers = config.model["layers"],
-                                           .dim = config.model["dim"],
-                                           .heads = config.model["heads"],
-                                           .kv_heads = config.model["kv_heads"],
-                                           .hidden = config.model["hidden"],
-                                           .context = config.model["context"],
-                                           .tied = config.model.flag("tied"),
-                                           .kernels = kernels_of(config.model.text("kernels"))}});
+            return decoder_task<models::Llama>(
+                config, without_memory,
+                models::LlamaOptions{.vocab = config.model["vocab"],
+                                     .layers = config.model["layers"],
+                                     .dim = config.model["dim"],
+                                     .heads = config.model["heads"],
+                                     .kv_heads = config.model["kv_heads"],
+                                     .hidden = config.model["hidden"],
+                                     .context = config.model["context"],
+                                     .tied = config.model.flag("tied"),
+                                     .kernels = kernels_of(config.model.text("kernels"))});
           }};
 }
 
