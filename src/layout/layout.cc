@@ -91,12 +91,23 @@ Part Layout::box_of(std::size_t tensor, const Coordinates& at) const {
   return box_of(tensor, placement(tensor, Role::kValue), at);
 }
 
-bool Layout::is_of_stage(std::size_t tensor, const Coordinates& at) const {
+bool Layout::is_first_stage(std::size_t tensor, const Coordinates& at) const {
   const std::vector<Along>& along = placement(tensor, Role::kValue).along;
   for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
     if (along[axis].kind == AlongKind::kStage && at[axis] != model_.tensors[tensor].stage) return false;
   }
   return true;
+}
+
+bool Layout::is_of_stage(std::size_t tensor, const Coordinates& at) const {
+  if (is_first_stage(tensor, at)) return true;
+  const std::vector<Along>& along = placement(tensor, Role::kValue).along;
+  const std::vector<int>& copies = model_.tensors[tensor].copies;
+  for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
+    if (along[axis].kind != AlongKind::kStage) continue;
+    if (std::find(copies.begin(), copies.end(), at[axis]) != copies.end()) return true;
+  }
+  return false;
 }
 
 bool Layout::is_packed(std::size_t tensor) const {
@@ -173,6 +184,7 @@ Part Layout::part_in(const std::vector<Range>& ranges, std::size_t tensor, Role 
 Part Layout::given_in(const std::vector<Range>& ranges, std::size_t tensor, Role role, const Coordinates& at) const {
   const Placement& where = placement(tensor, role);
   const bool all_read_it = where.residence.is_common || where.whole == Whole::kAlways;
+  if (!is_first_stage(tensor, at)) return nothing_of(box_of(tensor, where, at));
   for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
     const AlongKind kind = where.along[axis].kind;
     const bool have_the_same =

@@ -11,12 +11,13 @@ namespace reigen::nn {
 
 namespace {
 
-constexpr std::size_t kLayers = 5;  // number of Layers; at each Layer one function can wrap the unit's forward
+constexpr std::size_t kLayers = 6;  // number of Layers; at each Layer one function can wrap the unit's forward
 
 std::size_t place_of(Layer layer) { return static_cast<std::size_t>(layer); }
 
 const char* name_of(Layer layer) {
   switch (layer) {
+    case Layer::kStage: return "stage";
     case Layer::kTrace: return "trace";
     case Layer::kOrder: return "order";
     case Layer::kRecompute: return "recompute";

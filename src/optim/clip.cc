@@ -75,6 +75,7 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
   double whole = 0;
   double of_boxes = 0;
   for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (!gradients.counts(gradients.pieces[i])) continue;
     (gradients.is_of_box(gradients.pieces[i]) ? of_boxes : whole) += sums[i];
   }
   if (!ranges.empty() && ranges.front().box_owners().size() > 1) {
@@ -87,6 +88,11 @@ GradientNorm gradient_norm(const std::vector<ParameterRange>& ranges) {
     of_boxes = parts[1];
   }
   result.sum_of_squares = whole + of_boxes;
+  if (!ranges.empty() && ranges.front().stages().size() > 1) {
+    const Communicator& stages = ranges.front().stages();
+    stages.all_reduce(&result.sum_of_squares, &result.sum_of_squares, 1, DataType::kFloat64, ReduceOp::kSum,
+                      {.tag = "squares of gradients of all stages"});
+  }
   result.norm = std::sqrt(result.sum_of_squares);
   result.finite = std::isfinite(result.sum_of_squares);
   return result;

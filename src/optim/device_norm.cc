@@ -18,21 +18,27 @@ namespace reigen::optim {
 
 namespace {
 
-// Replaces the first number by the sum over all ranks that own boxes, and the others by 0. Of whole gradients, which
-// may differ by rounding, the first owner's count.
-void add_up_boxes(const std::vector<ParameterRange>& ranges, const Gradients& gradients, const at::Tensor& squares) {
+// Replaces the first number by the sum over all ranks that own boxes and all stages, and the others by 0. Of whole
+// gradients, which may differ by rounding, the first owner's count.
+void add_up_model(const std::vector<ParameterRange>& ranges, const Gradients& gradients, const at::Tensor& squares) {
   const Communicator& owners = ranges.front().box_owners();
   std::vector<std::int64_t> own;
   for (std::size_t i = 0; i < gradients.pieces.size(); ++i) {
-    if (owners.rank() == 0 || gradients.is_of_box(gradients.pieces[i])) own.push_back(static_cast<std::int64_t>(i));
+    const Piece& piece = gradients.pieces[i];
+    if (!gradients.counts(piece)) continue;
+    if (owners.rank() == 0 || gradients.is_of_box(piece)) own.push_back(static_cast<std::int64_t>(i));
   }
   const at::Tensor places = at::tensor(own, at::kLong).to(squares.device(), /*non_blocking=*/true);
   const at::Tensor all = squares.view({-1, 2}).select(1, 0).index_select(0, places).sum().view({1});
   auto* const sum = all.mutable_data_ptr();
-  CallList calls;
-  calls.all_reduce(sum, sum, 1, DataType::kFloat64, ReduceOp::kSum,
-                   {.tag = "squares of gradients of all boxes", .after = tensor::stream_of(all)});
-  tensor::run_calls(owners, calls, all);
+  const auto add_up = [&](const Communicator& group, const char* tag) {
+    if (group.size() == 1) return;
+    CallList calls;
+    calls.all_reduce(sum, sum, 1, DataType::kFloat64, ReduceOp::kSum, {.tag = tag, .after = tensor::stream_of(all)});
+    tensor::run_calls(group, calls, all);
+  };
+  add_up(owners, "squares of gradients of all boxes");
+  add_up(ranges.front().stages(), "squares of gradients of all stages");
   squares.zero_();
   squares.narrow(0, 0, 1).copy_(all);
 }
@@ -72,7 +78,9 @@ void DeviceNorm::compute(const std::vector<ParameterRange>& ranges) {
       tensor::run_calls(ranks, calls, squares);
     });
   }
-  if (!ranges.empty() && ranges.front().box_owners().size() > 1) add_up_boxes(ranges, gradients, squares);
+  const bool is_in_parts =
+      !ranges.empty() && (ranges.front().box_owners().size() > 1 || ranges.front().stages().size() > 1);
+  if (is_in_parts) add_up_model(ranges, gradients, squares);
   const device::FinishNormCall call{.squares = squares.const_data_ptr<double>(),
                                     .count = squares.numel() / 2,
                                     .max_norm = options_.max_norm,

@@ -218,6 +218,9 @@ void RangeState::end_step() {
     if (const Communicator& owners = parts_.front().range.box_owners(); owners.size() > 1) {
       owners.all_reduce(&worst, &worst, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "gradients of all boxes"});
     }
+    if (const Communicator& stages = parts_.front().range.stages(); stages.size() > 1) {
+      stages.all_reduce(&worst, &worst, 1, DataType::kFloat64, ReduceOp::kMax, {.tag = "gradients of all stages"});
+    }
     was_finite_ = worst == 0;
   } else {
     parts_.front().range.sharing().meet("weights after a step");

@@ -20,6 +20,7 @@
 #include "reigen/parallel/layout_of.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/tensor/compute_threads.h"
+#include "reigen/tensor/pieces.h"
 
 namespace reigen::parallel {
 namespace {
@@ -51,24 +52,31 @@ bool adds_all_gradients() {
 }  // namespace
 
 GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, const DataParallelOptions& options)
-    : module_(module), options_(options) {
+    : module_(options.pipeline ? options.pipeline.module() : module), options_(options) {
   DataRanks ranks = data_ranks(options, world);
   groups_ = std::move(ranks.groups);
   world_ = groups_.world;
-  layout_ = layout_inputs(module_, world, options_).choose();
+  layout_ = layout_inputs(module, world, options_).choose();
   coordinates_ = std::move(ranks.here);
   choose_strategies();
   compare_between_ranks();
   if (options.share_cores) tensor::share_cores(groups_.all);
   // If one of the checks that follow fails, it fails on every rank.
   check_options(options, groups_.sharers.size());
-  const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module);
+  const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module_);
   require_trainable(all);
   require_device_possible(module_, options_, groups_.all, {gradient_strategy_.get(), weight_strategy_.get()});
   FirstValues values(module_, world_, groups_.sharers, groups_.replicas, options.initialize);
   values.prepare(all);
   pack(all, values);
   place_weights();
+  if (options_.pipeline && options_.pipeline.has_tied_weights() && gathers()) {
+    throw InvalidArgument(
+        Report{.what = "[data_parallel] stages share a weight whose gradients are averaged while backward runs",
+               .got = "shard kParameters over a network, and a weight that stages of several ranks use",
+               .expected = "gradients that can be added up over the stages before they are averaged",
+               .fix = "choose shard kGradients, or a model without tied weights"});
+  }
   values.complete(all, ranges(), all_ranges(), gathers());
   guard_ = std::make_unique<ModelGuard>(module_);
   trained_ = trained_parameters(ranges(), guard_->trainable());
@@ -88,10 +96,10 @@ GradientReducer::~GradientReducer() {
   if (!exchange_ || !exchange_->is_under_way()) return;
   // A step has failed. Its calls still use memory that is about to be freed. A wait for these calls could take for
   // ever.
-  if (options_.mesh || options_.tensor_parallel) {
+  if (options_.mesh || options_.tensor_parallel || options_.pipeline) {
     // The caller has no handle of the mesh's groups, in which other ranks may wait for this one. Aborting one group of
     // the mesh aborts all of them.
-    const Communicator& group = groups_.sharers.size() > 1 ? groups_.sharers : groups_.replicas;
+    const Communicator& group = groups_.world;
     if (group.size() > 1) group.abort("its data_parallel() was destroyed in the middle of a step");
   } else {
     // The code that catches the error aborts the group with the error's reason. Until then calls may use the memory of
@@ -129,24 +137,29 @@ void GradientReducer::compare_between_ranks() {
   if (gradient_strategy_) lines.push_back("option strategy: " + gradient_strategy_->description());
   if (weight_strategy_) lines.push_back("option strategy: " + weight_strategy_->description());
   check_equal_on_all_ranks(lines, world_);
-  // Ranks that divide layers have other shapes. Their options must be the same too.
-  if (options_.tensor_parallel) check_equal_on_all_ranks(describe_options(options_, module_), groups_.all);
+  // Ranks that divide the model have other tensors. Their options must be the same too.
+  if (options_.tensor_parallel || options_.pipeline) check_equal_on_all_ranks(describe_options(options_), groups_.all);
 }
 
-void GradientReducer::pack(const std::vector<tensor::NamedParameter>& parameters, FirstValues& values) {
+// `own`: the parameters of this rank, which has those of its stages only if there is a pipeline.
+void GradientReducer::pack(const std::vector<tensor::NamedParameter>& own, FirstValues& values) {
   const std::string strategy = weight_strategy_     ? weight_strategy_->description()
                                : gradient_strategy_ ? gradient_strategy_->description()
                                                     : "of the shard";
   require_shard_possible(options_, world_, strategy);
-  std::vector<tensor::NamedParameter> packed;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (layout_.is_packed(i)) packed.push_back(parameters[i]);
+  std::vector<tensor::NamedParameter> parameters, packed;  // `parameters`: as in the layout
+  auto next = own.begin();
+  for (std::size_t i = 0; i < layout_.model().tensors.size(); ++i) {
+    const bool is_here = layout_.is_of_stage(i, coordinates_);
+    parameters.push_back(is_here ? *next++ : tensor::NamedParameter{layout_.model().tensors[i].name, {}, {}});
+    if (is_here && layout_.is_packed(i)) packed.push_back(parameters.back());
   }
   values.begin_as_first_replica(packed);
   flat_ = std::make_unique<tensor::FlatParameters>(
       parameters, layout_, coordinates_,
       tensor::FlatOptions{.sharers = groups_.sharers,
                           .box_owners = groups_.box_owners,
+                          .stages = groups_.stages,
                           .offload = options_.offload,
                           .fill = [&values](const at::Tensor& parameter) { values.fill(parameter); }});
 }
@@ -225,6 +238,9 @@ std::vector<ParameterRange> GradientReducer::all_ranges() const {
 }
 
 std::vector<tensor::NamedTensor> GradientReducer::own(std::vector<tensor::NamedTensor> tensors) const {
+  if (options_.pipeline) {
+    std::erase_if(tensors, [&](const tensor::NamedTensor& item) { return !options_.pipeline.gives(item.name); });
+  }
   return given_by_rank(std::move(tensors), groups_);
 }
 
@@ -233,7 +249,12 @@ std::vector<tensor::NamedTensor> GradientReducer::own_weights() const {
 }
 
 void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view group) {
-  load_weights(weights_of(module_, all_ranges(), layout_, coordinates_), all_ranges(), groups_, from, group);
+  tensor::IsElsewhere is_elsewhere;
+  if (options_.pipeline) {
+    is_elsewhere = [&](std::string_view name) { return options_.pipeline.is_elsewhere(name); };
+  }
+  load_weights(weights_of(module_, all_ranges(), layout_, coordinates_), all_ranges(), groups_, from, group,
+               is_elsewhere);
 }
 
 std::vector<BucketTimes> GradientReducer::bucket_times() const {

@@ -110,7 +110,7 @@ class GradientReducer {
  private:
   void choose_strategies();
   void compare_between_ranks();
-  void pack(const std::vector<tensor::NamedParameter>& parameters, FirstValues& values);
+  void pack(const std::vector<tensor::NamedParameter>& own, FirstValues& values);
   void place_weights();
   void choose_exchange();
   void attach();
@@ -144,7 +144,7 @@ class GradientReducer {
   Round round() const { return {.step = step_}; }
   std::string tag(const char* what) const;
 
-  torch::nn::Module& module_;
+  torch::nn::Module& module_;  // the model, or with a pipeline this rank's stages of it
   Communicator world_;
   const DataParallelOptions options_;
   RankGroups groups_;

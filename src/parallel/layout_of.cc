@@ -65,7 +65,7 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
   const DataRanks ranks = data_ranks(options, world);
   inputs.choices.axes = ranks.axes;
   if (options.tensor_parallel) inputs.choices.splits = options.tensor_parallel.splits();
-  inputs.machine.has_model_on_gpu = device_of_weights(module).is_cuda();
+  inputs.machine.has_model_on_gpu = device_of_weights(options.pipeline ? options.pipeline.module() : module).is_cuda();
   inputs.machine.shares_memory = ranks.groups.sharers.shares_memory() && !inputs.machine.has_model_on_gpu;
   inputs.choices.sharding = options.shard;
   inputs.choices.buckets = static_cast<bool>(options.strategy);
@@ -84,6 +84,10 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
     const auto found = unit_of.find(entry.parameter.unsafeGetTensorImpl());
     if (found != unit_of.end()) spec.unit = found->second;
     if (inputs.choices.splits.contains(spec.name)) spec.shape = options.tensor_parallel.whole_shape(spec.name);
+    if (!options.pipeline) continue;
+    const layout::TensorSpec& placed = options.pipeline.parameters()[inputs.model.tensors.size() - 1];
+    spec.stage = placed.stage;
+    spec.copies = placed.copies;
   }
   return inputs;
 }

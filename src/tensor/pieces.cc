@@ -74,7 +74,7 @@ const checkpoint::Group& group_of(const checkpoint::Checkpoint& from, std::strin
 }
 
 void require_same_tensors(const checkpoint::Checkpoint& from, std::string_view group,
-                          const std::vector<NamedTensor>& tensors) {
+                          const std::vector<NamedTensor>& tensors, const IsElsewhere& is_elsewhere) {
   const std::string where = fmt::format("{}: {}", from.path().string(), group);
   std::set<std::string_view> names;
   for (const NamedTensor& item : tensors) {
@@ -96,6 +96,7 @@ void require_same_tensors(const checkpoint::Checkpoint& from, std::string_view g
     }
   }
   for (const checkpoint::StoredTensor& stored : group_of(from, group)) {
+    if (is_elsewhere && is_elsewhere(stored.name)) continue;
     if (!names.contains(stored.name)) throw DataError(fmt::format("{}: the model has no {}", where, stored.name));
   }
 }
@@ -120,8 +121,9 @@ Pieces::Pieces(const std::vector<NamedTensor>& tensors) {
   }
 }
 
-void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors) {
-  require_same_tensors(from, group, tensors);
+void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors,
+               const IsElsewhere& is_elsewhere) {
+  require_same_tensors(from, group, tensors, is_elsewhere);
   for (const NamedTensor& item : tensors) {
     if (is_empty(item) || (!is_away(item.tensor) && !is_transient(item.tensor))) continue;
     throw of_divided_weights(item.name, "cannot be read into", "use data_parallel's load()");
@@ -131,13 +133,14 @@ void read_into(const checkpoint::Checkpoint& from, std::string_view group, const
 }
 
 std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group,
-                                    const std::vector<NamedTensor>& own) {
+                                    const std::vector<NamedTensor>& own, const IsElsewhere& is_elsewhere) {
   std::map<std::string_view, const NamedTensor*> divided;
   for (const NamedTensor& item : own) {
     if (item.is_divided()) divided[item.name] = &item;
   }
   std::vector<NamedTensor> result;
   for (const checkpoint::StoredTensor& stored : group_of(from, group)) {
+    if (is_elsewhere && is_elsewhere(stored.name)) continue;
     const auto found = divided.find(stored.name);
     if (found != divided.end()) {
       result.push_back(*found->second);

@@ -20,6 +20,7 @@
 #include "reigen/optim/clip.h"
 #include "reigen/optim/lamb.h"
 #include "reigen/parallel/data_parallel.h"
+#include "reigen/parallel/pipeline.h"
 #include "reigen/parallel/tensor_operations.h"
 #include "reigen/tensor/collectives.h"
 
@@ -34,6 +35,9 @@ struct Grid {
   int replicate = 1;
   int shard = 1;
   int tp = 1;
+  int pp = 1;
+  int virtual_stages = 1;
+  schedule::Name schedule = schedule::Name::kOneFOneB;
   bool sequence = false;
   Shard stage = Shard::kNone;
   int accumulation = 1;
@@ -44,14 +48,15 @@ struct Grid {
   std::string backend = "auto";
 
   int data() const { return replicate * shard; }
-  int ranks() const { return data() * tp; }
+  int ranks() const { return data() * tp * pp; }
 };
 
 void PrintTo(const Grid& grid, std::ostream* out) {
   *out << (grid.gpt ? "gpt" : "llama") << ", dp_replicate " << grid.replicate << ", dp_shard " << grid.shard << ", tp "
-       << grid.tp << (grid.sequence ? " with sequence" : "") << ", shard " << to_text(grid.stage) << ", accumulation "
-       << grid.accumulation << (grid.tied ? ", tied" : "") << (grid.lamb ? ", lamb" : "")
-       << (grid.fused ? ", fused" : "") << ", " << grid.backend;
+       << grid.tp << (grid.sequence ? " with sequence" : "") << ", pp " << grid.pp << " x " << grid.virtual_stages
+       << " " << to_text(grid.schedule) << ", shard " << to_text(grid.stage) << ", accumulation " << grid.accumulation
+       << (grid.tied ? ", tied" : "") << (grid.lamb ? ", lamb" : "") << (grid.fused ? ", fused" : "") << ", "
+       << grid.backend;
 }
 
 struct Result {
@@ -108,42 +113,94 @@ void collect(const std::vector<tensor::NamedTensor>& parts, std::map<std::string
   }
 }
 
+// A model on the ranks of a grid, and one step of it.
+template <class Model>
+class Trained {
+ public:
+  template <class Options>
+  Trained(const Grid& grid, const Options& options, const Communicator& world)
+      : grid_(grid),
+        mesh_(world, {{"pp", grid.pp}, {"dp_replicate", grid.replicate}, {"dp_shard", grid.shard}, {"tp", grid.tp}}),
+        data_(mesh_.along({"dp_replicate", "dp_shard"})),
+        model_(options) {
+    model_.to(at::kDouble);
+    model_.initialize(1);
+    divided_ = parallel::parallelize(model_, mesh_, tensor_plan(options), {.sequence = grid.sequence});
+    if (grid.pp > 1) {
+      pipeline_ = parallel::pipeline(model_, mesh_, {.schedule = grid.schedule, .virtual_stages = grid.virtual_stages});
+    }
+    parallel_.emplace(
+        data_parallel(model_, world, {.shard = grid.stage, .tensor_parallel = divided_, .pipeline = pipeline_}));
+  }
+
+  parallel::DataParallelBase& parallel() { return *parallel_; }
+
+  // Forward and backward of a step. Returns the loss of the whole batch.
+  double step() {
+    double loss = pipeline_ ? step_of_stages() : step_of_whole();
+    data_.all_reduce(&loss, &loss, 1, DataType::kFloat64, ReduceOp::kAvg);
+    if (pipeline_) {
+      pipeline_.ranks().broadcast(&loss, 1, DataType::kFloat64,
+                                  pipeline_.schedule_of(grid_.accumulation).placement.back());
+    }
+    return loss;
+  }
+
+ private:
+  at::Tensor tokens(int i) const {
+    const std::int64_t micro = kBatch / grid_.data() / grid_.accumulation;
+    return tokens_of((data_.rank() * grid_.accumulation + i) * micro, micro);
+  }
+  at::Tensor loss_of(const at::Tensor& scores, int i) const {
+    return parallel::vocab_parallel_cross_entropy(scores, tokens(i).narrow(1, 1, kPositions),
+                                                  vocab_part(kVocab, divided_), divided_.region().group) /
+           grid_.accumulation;
+  }
+  double step_of_whole() {
+    double loss = 0;
+    for (int i = 0; i < grid_.accumulation; ++i) {
+      std::optional<parallel::NoSync> only_adds_up;
+      if (i + 1 < grid_.accumulation) only_adds_up.emplace(parallel_->no_sync());
+      const at::Tensor one = loss_of((*parallel_)(tokens(i).narrow(1, 0, kPositions)), i);
+      one.backward();
+      loss += one.template item<double>();
+    }
+    return loss;
+  }
+  double step_of_stages() {
+    double loss = 0;
+    pipeline_.step(*parallel_, grid_.accumulation,
+                   {.input = [&](int i) { return nn::Carry{tokens(i).narrow(1, 0, kPositions)}; },
+                    .loss =
+                        [&](int i) {
+                          const at::Tensor one = loss_of(model_.forward(tokens(i).narrow(1, 0, kPositions)), i);
+                          loss += one.template item<double>();
+                          return one;
+                        }});
+    return loss;
+  }
+
+  const Grid& grid_;
+  mesh::Mesh mesh_;
+  Communicator data_;
+  Model model_;
+  parallel::TensorParallel divided_;
+  parallel::Pipeline pipeline_;
+  std::optional<parallel::DataParallel<Model>> parallel_;
+};
+
 template <class Model, class Options>
 void train(const Grid& grid, const Options& options, Rank& rank, Result& result, std::mutex& mutex) {
-  Communicator& world = rank.world();
-  const mesh::Mesh mesh(world, {{"dp_replicate", grid.replicate}, {"dp_shard", grid.shard}, {"tp", grid.tp}});
-  Model model(options);
-  model.to(at::kDouble);
-  model.initialize(1);
-  const auto divided = parallel::parallelize(model, mesh, tensor_plan(options), {.sequence = grid.sequence});
-  auto parallel = data_parallel(model, world, {.shard = grid.stage, .tensor_parallel = divided});
+  Trained<Model> model(grid, options, rank.world());
+  parallel::DataParallelBase& parallel = model.parallel();
   std::optional<optim::AdamW> adamw;
   std::optional<optim::LAMB> lamb;
   if (grid.lamb)
     lamb.emplace(parallel.parameters(), optim::LAMBOptions{.lr = 0.1});
   else
     adamw.emplace(parallel.parameters(), optim::AdamWOptions{.lr = 0.01});
-  const Communicator data = mesh.along({"dp_replicate", "dp_shard"});
-  const std::int64_t micro = kBatch / grid.data() / grid.accumulation;
   for (int step = 0; step < kSteps; ++step) {
-    double loss = 0;
-    for (int i = 0; i < grid.accumulation; ++i) {
-      const at::Tensor tokens = tokens_of((data.rank() * grid.accumulation + i) * micro, micro);
-      const auto backward = [&] {
-        const at::Tensor scores = parallel(tokens.narrow(1, 0, kPositions));
-        const at::Tensor one = parallel::vocab_parallel_cross_entropy(
-            scores, tokens.narrow(1, 1, kPositions), vocab_part(kVocab, divided), divided.region().group);
-        (one / grid.accumulation).backward();
-        loss += one.item<double>() / grid.accumulation;
-      };
-      if (i + 1 < grid.accumulation) {
-        const auto guard = parallel.no_sync();
-        backward();
-      } else {
-        backward();
-      }
-    }
-    data.all_reduce(&loss, &loss, 1, DataType::kFloat64, ReduceOp::kAvg);
+    const double loss = model.step();
     const double norm = optim::gradient_norm(parallel.parameters()).norm;
     const optim::StepOptions how{.gradient_factor = optim::clip_factor(norm, 0.5)};
     lamb ? lamb->step(how) : adamw->step(how);
@@ -219,6 +276,46 @@ INSTANTIATE_TEST_SUITE_P(
                       Grid{.tp = 2, .gpt = true}, Grid{.tp = 3, .sequence = true, .gpt = true},
                       Grid{.shard = 2, .tp = 2, .sequence = true, .stage = Shard::kOptimizer, .gpt = true},
                       Grid{.shard = 2, .tp = 4, .stage = Shard::kParameters, .gpt = true, .backend = "tcp"}));
+
+// Llama has 5 units: embedding, two layers, norm, head.
+using Name = schedule::Name;
+INSTANTIATE_TEST_SUITE_P(
+    Pipelines, Layouts,
+    ::testing::Values(
+        Grid{.pp = 2, .accumulation = 4}, Grid{.pp = 4, .accumulation = 8}, Grid{.pp = 3, .accumulation = 2},
+        Grid{.pp = 5, .schedule = Name::kGpipe, .accumulation = 4},
+        Grid{.pp = 2, .schedule = Name::kNaive, .accumulation = 2},
+        Grid{.pp = 2, .virtual_stages = 2, .schedule = Name::kInterleaved, .accumulation = 4},
+        Grid{.pp = 2, .virtual_stages = 2, .schedule = Name::kLoopedBreadthFirst, .accumulation = 4},
+        Grid{.pp = 2, .schedule = Name::kZeroBubbleH1, .accumulation = 4},
+        Grid{.pp = 2, .accumulation = 4, .tied = true}, Grid{.pp = 2, .accumulation = 4, .gpt = true},
+        Grid{.shard = 2, .pp = 2, .accumulation = 2}, Grid{.shard = 2, .pp = 2, .accumulation = 2, .tied = true},
+        Grid{.shard = 2, .pp = 2, .stage = Shard::kOptimizer, .accumulation = 4, .tied = true},
+        Grid{.shard = 2, .pp = 2, .stage = Shard::kGradients, .accumulation = 4},
+        Grid{.shard = 2, .pp = 2, .stage = Shard::kGradients, .accumulation = 4, .tied = true},
+        Grid{.shard = 2, .pp = 2, .stage = Shard::kParameters, .accumulation = 4, .tied = true},
+        Grid{.shard = 2, .pp = 2, .stage = Shard::kParameters, .accumulation = 4, .backend = "tcp"},
+        Grid{.shard = 2, .pp = 2, .stage = Shard::kGradients, .accumulation = 2, .tied = true, .backend = "tcp"},
+        Grid{.replicate = 2, .shard = 2, .pp = 2, .stage = Shard::kGradients, .accumulation = 2, .backend = "tcp"},
+        Grid{.shard = 2,
+             .pp = 2,
+             .virtual_stages = 2,
+             .schedule = Name::kInterleaved,
+             .stage = Shard::kParameters,
+             .accumulation = 4,
+             .backend = "tcp"},
+        Grid{.tp = 2, .pp = 2, .accumulation = 4},
+        Grid{.tp = 2, .pp = 2, .sequence = true, .accumulation = 4, .tied = true},
+        Grid{.shard = 2,
+             .tp = 2,
+             .pp = 2,
+             .virtual_stages = 2,
+             .schedule = Name::kInterleaved,
+             .sequence = true,
+             .stage = Shard::kOptimizer,
+             .accumulation = 2,
+             .lamb = true},
+        Grid{.shard = 2, .tp = 2, .pp = 2, .stage = Shard::kParameters, .accumulation = 4, .backend = "tcp"}));
 
 }  // namespace
 }  // namespace reigen::models

@@ -95,6 +95,10 @@ class Layout {
   std::vector<Range> ranges(const Coordinates& at) const;
   // True for tensors that lie in a buffer of ranges().
   bool is_packed(std::size_t tensor) const;
+  // is_of_stage() is false if the tensor belongs to stages of other ranks only. is_first_stage() is false also for a
+  // copy (TensorSpec::copies).
+  bool is_of_stage(std::size_t tensor, const Coordinates& at) const;
+  bool is_first_stage(std::size_t tensor, const Coordinates& at) const;
 
   std::int64_t bytes(Role role, const Coordinates& at) const;
   // The part of bytes(role, at) that is stored in `medium`.
@@ -114,7 +118,6 @@ class Layout {
  private:
   friend class Chooser;
   std::size_t flat_axis() const;
-  bool is_of_stage(std::size_t tensor, const Coordinates& at) const;
   Part box_of(std::size_t tensor, const Placement& placement, const Coordinates& at) const;
   format::TensorType type_of(const StateSpec& state, std::size_t tensor) const;
   std::vector<Range> packed(const Coordinates& at) const;

@@ -22,7 +22,10 @@ struct TensorSpec {
   bool trainable = true;
   bool packs = true;           // may share a flat buffer with other tensors; false, for example, for integers
   std::size_t unit = kNoUnit;  // index in ModelSpec::units; kNoUnit means that the tensor belongs to no unit
-  int stage = 0;               // stage of a pipeline
+  int stage = 0;               // the coordinate on axis "pp" of the ranks that hold it (pipeline parallelism)
+  // Further coordinates on axis "pp", of ranks whose stages use the tensor too (tied weights). These ranks hold copies,
+  // which they do not write to checkpoints.
+  std::vector<int> copies = {};
 
   bool operator==(const TensorSpec&) const = default;
 };

@@ -11,10 +11,10 @@
 //     std::vector<reigen::nn::Unit> blocks;
 //   };
 //
-// An attachment is a function that wraps the forward of a unit. A unit has five layers (enum Layer), and each can hold
+// An attachment is a function that wraps the forward of a unit. A unit has six layers (enum Layer), and each can hold
 // one attachment. If nothing is attached, call() only runs the forward. Otherwise the attachments are nested:
 //
-//   call(unit, x) = trace(order(recompute(parameters(precision(forward)))))(x)
+//   call(unit, x) = stage(trace(order(recompute(parameters(precision(forward))))))(x)
 //
 // A Unit is a handle: copies refer to the same unit. So an attachment to one copy is an attachment to all copies.
 // Thread rule: one thread at a time may attach to a unit or call it. If ranks are threads of one process, each rank has
@@ -42,9 +42,10 @@ using Carry = std::vector<at::Tensor>;
 // The layers in which attachments wrap a unit's forward, from the outermost to the innermost. Each layer can hold one
 // attachment.
 enum class Layer {
-  kTrace,       // outermost: observes the work of all other layers, for example to measure time
-  kOrder,       // reports in which unit a backward is
-  kRecompute,   // runs the inner layers and the forward once more in backward
+  kStage,      // outermost: passes units of other pipeline stages by, and brings the input of the first unit of a stage
+  kTrace,      // observes the work of all other layers, for example to measure time
+  kOrder,      // reports in which unit a backward is
+  kRecompute,  // runs the inner layers and the forward once more in backward
   kParameters,  // gathers and frees the unit's parameters
   kPrecision,   // casts the values that the forward computes with
 };
@@ -68,7 +69,7 @@ class Unit {
   // The module's parameters in registration order.
   std::vector<at::Tensor> parameters() const;
 
-  // attach() makes `around` wrap the unit's forward at the level `layer` (enum Layer: kTrace is the outermost level,
+  // attach() makes `around` wrap the unit's forward at the level `layer` (enum Layer: kStage is the outermost level,
   // kPrecision the innermost). It throws InvalidArgument if another function wraps the unit at this level already.
   // detach() removes the function at this level. has() says whether there is such a function.
   void attach(Layer layer, Around around) const;

@@ -28,6 +28,7 @@
 #include "reigen/layout/choose.h"
 #include "reigen/mesh/mesh.h"
 #include "reigen/nn/unit.h"
+#include "reigen/parallel/pipeline.h"
 #include "reigen/parallel/strategy.h"
 #include "reigen/parallel/tensor_parallel.h"
 
@@ -111,6 +112,10 @@ struct DataParallelOptions {
   // Tensor parallelism: the model's weights are divided by parallelize() (tensor_parallel.h). `world` has all ranks of
   // its mesh. Data parallelism then acts along the axes dp_replicate and dp_shard only, and `mesh` need not be set.
   TensorParallel tensor_parallel = {};
+  // Pipeline parallelism: pipeline() (pipeline.h) has divided the model into stages. `world` has all ranks of its mesh,
+  // which must be that of tensor_parallel. Each rank wraps the parameters of its own stages, and data parallelism acts
+  // along the axes dp_replicate and dp_shard only. Pipeline::step() takes the place of forward and backward.
+  Pipeline pipeline = {};
   // For kParameters over a network. True: a unit's weights are freed after its forward and gathered again for its
   // backward. False: a unit's weights remain gathered until its backward is over. This saves the second gather, and
   // takes memory for all weights.

@@ -28,8 +28,9 @@ struct LayoutInputs {
   layout::Layout choose() const { return layout::choose(model, choices, machine); }
 };
 
-// The result has no optimizer states: the caller sets them in choices.states. Throws InvalidArgument for a tensor whose
-// element type the file formats (reigen/format/) do not have.
+// `module`: the whole model, also if pipeline() has divided it. The result has no optimizer states: the caller sets
+// them in choices.states. Throws InvalidArgument for a tensor whose element type the file formats (reigen/format/) do
+// not have.
 LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& world,
                            const DataParallelOptions& options);
 

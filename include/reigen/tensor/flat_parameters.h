@@ -46,6 +46,7 @@ layout::TensorSpec spec_of(const NamedParameter& parameter);
 struct FlatOptions {
   Communicator sharers = {};           // the ranks among which data are divided (mesh axis dp_shard)
   Communicator box_owners = {};        // the ranks that divide dimensions of parameters (mesh axis tp)
+  Communicator stages = {};            // the ranks that hold the stages of the model (mesh axis pp)
   std::filesystem::path offload = {};  // the directory for data that the layout places on a disk
   // A function that sets the initial values of a parameter that was created without memory (nn/without_memory.h) and of
   // which each rank holds only its share. `parameter` has memory only during the call. The function runs on rank 0 of
@@ -64,7 +65,8 @@ class FlatParameters {
   // To tie parameters, register the same tensor twice.
   FlatParameters(const std::vector<NamedParameter>& parameters, Communicator memory);
   // Makes the ranges of this rank, which has the coordinates `at` in the layout. parameters[i] is tensor i of the
-  // layout's model. Parameters that the layout does not pack do not change. Collective over the ranks
+  // layout's model; it may be undefined if it belongs to another stage. Parameters that the layout does not pack do not
+  // change. Collective over the ranks
   // FlatOptions::sharers. Also throws BackendError if the layout needs memory that all these ranks share, and they
   // cannot share memory.
   FlatParameters(const std::vector<NamedParameter>& parameters, const layout::Layout& layout,

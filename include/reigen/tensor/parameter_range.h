@@ -57,6 +57,8 @@ struct Segment {
   std::vector<std::int64_t> shape = {};
   std::int64_t offset = 0;  // in elements, from the begin of the buffer
   std::int64_t numel = 0;
+  // False for the copy of a tied weight that another stage holds too: sums over all stages leave it out.
+  bool counts = true;
   at::Tensor parameter;  // the module's own tensor, which is a view into `values`
 };
 
@@ -70,6 +72,7 @@ class ParameterRange {
     std::shared_ptr<GradientRows> rows = {};
     std::shared_ptr<GradientShare> share = {};
     Communicator box_owners = {};                   // the ranks that hold the other boxes of the parameters
+    Communicator stages = {};                       // the ranks that hold the other stages of the model
     std::shared_ptr<MemoryResource> resource = {};  // if null, the range creates one
     layout::Residence states = {};                  // the kind of memory in which make_twin() makes tensors
   };
@@ -109,6 +112,9 @@ class ParameterRange {
 
   // The ranks that together hold the boxes of a whole parameter (Segment::box). Only this rank if parameters are whole.
   const Communicator& box_owners() const { return memory_->box_owners; }
+  // The ranks that together hold all stages of the model, each its own parameters (pipeline parallelism). Only this
+  // rank if there is one stage.
+  const Communicator& stages() const { return memory_->stages; }
 
   // Returns a tensor of zeros with as many elements as `values`, for an optimizer state. If the range is divided among
   // ranks, each rank uses only own_part() of the tensor. If all ranks share the memory of the values, they also share

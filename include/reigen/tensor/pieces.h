@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -34,18 +35,22 @@ class Pieces {
   std::vector<checkpoint::Piece> pieces_;
 };
 
+// Whether a tensor of this name belongs to the stage of another rank (pipeline parallelism), which reads it.
+using IsElsewhere = std::function<bool(std::string_view name)>;
+
 // For each tensors[i], reads the tensor of the same name in the checkpoint's `group` into the memory of tensors[i]. If
 // this rank has only a part of the tensor, it reads only this part. Throws DataError if a tensor is missing, unknown,
 // or of another shape or type; the error names the first such tensor. Throws InvalidArgument for sharded weights that
 // are gathered and freed one unit (part of the model) at a time (use data_parallel's load() for them). In both cases
-// nothing changes.
-void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors);
+// nothing changes. Tensors for which is_elsewhere() is true are left out.
+void read_into(const checkpoint::Checkpoint& from, std::string_view group, const std::vector<NamedTensor>& tensors,
+               const IsElsewhere& is_elsewhere = {});
 
 // Reads all tensors of the checkpoint's `group`, in the order of the manifest. Returns an empty vector if the
 // checkpoint has no such group. Each tensor is read whole, with one exception: if `own` has an entry of the same name
 // with a part of the tensor, only this part is read, into the memory of that entry. Throws DataError if the entry has
-// another shape or type than the tensor in the file.
+// another shape or type than the tensor in the file. Tensors for which is_elsewhere() is true are left out.
 std::vector<NamedTensor> read_group(const checkpoint::Checkpoint& from, std::string_view group,
-                                    const std::vector<NamedTensor>& own = {});
+                                    const std::vector<NamedTensor>& own = {}, const IsElsewhere& is_elsewhere = {});
 
 }  // namespace reigen::tensor

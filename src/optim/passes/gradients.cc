@@ -23,6 +23,11 @@ bool Gradients::is_of_box(const Piece& piece) const {
   return range->segments()[segment].box.has_value();
 }
 
+bool Gradients::counts(const Piece& piece) const {
+  const auto& [range, segment] = places[piece.part];
+  return range->segments()[segment].counts;
+}
+
 void Gradients::average(const Piece& piece) const {
   const auto& [range, segment] = places[piece.part];
   if (awaits_average(*range)) {

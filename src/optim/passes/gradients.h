@@ -32,6 +32,8 @@ struct Gradients {
   bool is_own(const Piece& piece) const;
   // Whether the piece belongs to a parameter of which other ranks have other boxes.
   bool is_of_box(const Piece& piece) const;
+  // False for pieces of a copy of a tied weight, whose gradient another stage counts.
+  bool counts(const Piece& piece) const;
   // Averages the piece over the ranks if its gradients are not averaged yet.
   void average(const Piece& piece) const;
 };

@@ -65,6 +65,15 @@ bool mesh_fits(const DataParallelOptions& options, const Communicator& world) {
 }
 
 std::vector<std::string> describe_options(const DataParallelOptions& options, const torch::nn::Module& module) {
+  std::vector<std::string> lines = describe_options(options);
+  const auto parameters = module.parameters();
+  const auto without = std::count_if(parameters.begin(), parameters.end(), tensor::is_away);
+  lines.push_back(fmt::format("parameters without memory: {}", without));
+  lines.push_back(fmt::format("device of the weights: {}", device_of_weights(module).is_cuda() ? "cuda" : "cpu"));
+  return lines;
+}
+
+std::vector<std::string> describe_options(const DataParallelOptions& options) {
   std::vector<std::string> lines;
   lines.push_back(fmt::format("option bucket_mb: {}", options.bucket_mb));
   lines.push_back(fmt::format("option overlap: {}", options.overlap));
@@ -72,11 +81,7 @@ std::vector<std::string> describe_options(const DataParallelOptions& options, co
   lines.push_back(fmt::format("option compare_weights: {}", options.compare_weights));
   lines.push_back(fmt::format("option share_cores: {}", options.share_cores));
   lines.push_back(fmt::format("option shard: {}", to_text(options.shard)));
-  lines.push_back(fmt::format("device of the weights: {}", device_of_weights(module).is_cuda() ? "cuda" : "cpu"));
   lines.push_back(fmt::format("option initialize: {}", options.initialize ? "given" : "none"));
-  const auto parameters = module.parameters();
-  const auto without = std::count_if(parameters.begin(), parameters.end(), tensor::is_away);
-  lines.push_back(fmt::format("parameters without memory: {}", without));
   const char* const offloads_to = options.offload.empty() ? "none" : "a directory";
   lines.push_back(fmt::format("option offload: {}", options.offload == kPinned ? kPinned : offloads_to));
   if (options.shard == Shard::kParameters) {
@@ -90,6 +95,7 @@ std::vector<std::string> describe_options(const DataParallelOptions& options, co
     lines.push_back(fmt::format("option tensor_parallel: {}, {} divided weights",
                                 options.tensor_parallel.mesh().to_text(), options.tensor_parallel.splits().size()));
   }
+  if (options.pipeline) lines.push_back(fmt::format("option pipeline: {}", options.pipeline.mesh().to_text()));
   for (const nn::Unit& unit : options.units) lines.push_back(fmt::format("unit {}", unit.name()));
   lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
   return lines;
@@ -123,7 +129,7 @@ void require_shard_possible(const DataParallelOptions& options, const Communicat
                .expected = expected,
                .fix = fix});
   };
-  if (options.mesh && !options.tensor_parallel && !mesh_fits(options, world)) {
+  if (options.mesh && !options.tensor_parallel && !options.pipeline && !mesh_fits(options, world)) {
     throw InvalidArgument(Report{
         .what = "[data_parallel] the mesh does not say who divides",
         .got = fmt::format("{}, {} ranks, shard {}", options.mesh->to_text(), world.size(), to_text(options.shard)),

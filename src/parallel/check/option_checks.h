@@ -27,7 +27,8 @@ bool mesh_fits(const DataParallelOptions& options, const Communicator& world);
 at::Device device_of_weights(const torch::nn::Module& module);
 
 // Returns one line for each option, for check_equal_on_all_ranks() (model_check.h), which compares the lines between
-// ranks.
+// ranks. With `module` there are also lines about where its weights lie.
+std::vector<std::string> describe_options(const DataParallelOptions& options);
 std::vector<std::string> describe_options(const DataParallelOptions& options, const torch::nn::Module& module);
 
 // check_options() and require_shard_possible() throw InvalidArgument for options that are not possible. If the options

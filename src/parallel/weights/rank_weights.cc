@@ -53,7 +53,8 @@ std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> 
 
 // If ranks share one copy of the weights, only the first of these ranks writes the checkpoint's values to it.
 void load_weights(std::vector<tensor::NamedTensor> tensors, const std::vector<ParameterRange>& ranges,
-                  RankGroups groups, const checkpoint::Checkpoint& from, std::string_view group) {
+                  RankGroups groups, const checkpoint::Checkpoint& from, std::string_view group,
+                  const tensor::IsElsewhere& is_elsewhere) {
   std::set<const at::TensorImpl*> of_others;
   for (const ParameterRange& range : ranges) {
     if (!range.is_common() || groups.sharers.rank() == 0) continue;
@@ -65,7 +66,7 @@ void load_weights(std::vector<tensor::NamedTensor> tensors, const std::vector<Pa
   groups.all.barrier({.tag = "before weights of a checkpoint"});  // no rank computes with the old values any more
   comm::attempt(groups.all, "weights of a checkpoint", [&] {
     try {
-      tensor::read_into(from, group, tensors);
+      tensor::read_into(from, group, tensors, is_elsewhere);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {

@@ -11,6 +11,7 @@
 #include "reigen/comm/communicator.h"
 #include "reigen/layout/layout.h"
 #include "reigen/tensor/parameter_range.h"
+#include "reigen/tensor/pieces.h"
 #include "reigen/tensor/tensor_files.h"
 
 namespace torch::nn {
@@ -25,6 +26,7 @@ struct RankGroups {
   Communicator sharers;          // the ranks between which tensors are divided
   Communicator replicas;         // the ranks that hold the same shares as this rank
   Communicator box_owners = {};  // the ranks that divide dimensions of tensors (tensor parallelism)
+  Communicator stages = {};      // the ranks that hold the stages of the model (pipeline parallelism)
 };
 
 // The parameters and buffers of the model, each with the part that the rank at these coordinates has.
@@ -35,7 +37,9 @@ std::vector<tensor::NamedTensor> given_by_rank(std::vector<tensor::NamedTensor> 
 
 // Implements DataParallelBase::load().
 // `tensors`: the parameters and buffers of the model, each with the part that this rank has.
+// `is_elsewhere`: whether a tensor of the checkpoint belongs to a stage of another rank; may be empty.
 void load_weights(std::vector<tensor::NamedTensor> tensors, const std::vector<ParameterRange>& ranges,
-                  RankGroups groups, const checkpoint::Checkpoint& from, std::string_view group);
+                  RankGroups groups, const checkpoint::Checkpoint& from, std::string_view group,
+                  const tensor::IsElsewhere& is_elsewhere = {});
 
 }  // namespace reigen::parallel

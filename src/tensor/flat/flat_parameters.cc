@@ -198,6 +198,7 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
                         .shape = entry.parameter.sizes().vec(),
                         .offset = range.offsets[i],
                         .numel = entry.parameter.numel(),
+                        .counts = packing.layout.is_first_stage(range.tensors[i], packing.at),
                         .parameter = entry.parameter});
     extents.push_back({range.offsets[i], entry.parameter.numel()});
   }
@@ -210,6 +211,7 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
     shares = Shares{packing.ranks(), range.bounds};
   }
   ParameterRange::Memory memory{.box_owners = packing.options.box_owners,
+                                .stages = packing.options.stages,
                                 .resource = packing.resource,
                                 .states = packing.layout.placement(first, layout::Role::kState).residence};
   memory.values = packing.resource->take(layout::Role::kValue, buffer_of(range, value, shares));
@@ -296,7 +298,7 @@ void FlatParameters::pack(const std::vector<NamedParameter>& parameters, const l
                parameters.size(), layout.model().tensors.size());
   std::vector<NamedParameter> packed;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!layout.is_packed(i)) continue;
+    if (!layout.is_packed(i) || !layout.is_of_stage(i, at)) continue;
     check_parameter(parameters[i]);
     const layout::TensorSpec own = spec_of(parameters[i]);
     const layout::TensorSpec& said = layout.model().tensors[i];

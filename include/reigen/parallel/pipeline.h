@@ -1,0 +1,188 @@
+// Pipeline parallelism: the ranks along a mesh axis hold different units of a model, and work on different
+// micro-batches at the same time. Every layout gives the losses and gradients of one process.
+//
+//   reigen::Mesh mesh(world, {{"pp", 2}, {"dp_shard", reigen::mesh::kRest}});
+//   auto pipeline = reigen::pipeline(model, mesh, {.schedule = reigen::schedule::Name::kOneFOneB});
+//   auto parallel = reigen::data_parallel(model, world, {.pipeline = pipeline});
+//   reigen::optim::AdamW optimizer(parallel.parameters(), {.lr = 1e-3});
+//   for (...) {
+//     pipeline.step(parallel, 4, {.input = [&](int i) { return reigen::nn::Carry{inputs[i]}; },
+//                                 .loss = [&](int i) { return mse(model.forward(inputs[i]), targets[i]) / 4; }});
+//     optimizer.step();
+//     optimizer.zero_grad();
+//   }
+//
+// pipeline() divides the model's units (nn/unit.h) into stages: runs of units that follow each other. Stage s lies on
+// the rank with coordinate schedule.placement[s] along the axis. Each rank keeps the memory of its own stages, and
+// frees that of the other stages. step() runs the actions of a schedule (reigen/schedule/schedule.h). A stage sends its
+// output to the next stage, and the gradient of its input to the stage before, with types and shapes. `loss` runs on
+// the rank of the last stage. There model.forward() runs only the units of the last stage: units of earlier stages
+// return their input, and the first unit of the last stage takes what the stage before has sent.
+//
+// With m micro-batches, let L_i be what `loss` returns for micro-batch i. After step(), `.grad` of each parameter is
+//   the mean over the data-parallel ranks of (d/dw of L_0 + ... + L_(m-1)),
+// as if one process had called backward() for each L_i. A parameter that stages on several ranks use (tied weights) has
+// the sum of all these stages' gradients on each of these ranks.
+//
+// Messages go from a rank to the rank with the same other coordinates: with tensor parallelism to the rank with the
+// same part. Cost of a step on the wire, for each micro-batch and pair of neighbouring stages on different ranks: the
+// output and its gradient, and a message of 1 KiB with types and shapes. The time in which ranks wait is that of the
+// schedule (docs/pipeline.md).
+//
+// Errors: an exception in a stage ends the group of all ranks. Every other rank throws Aborted, which names the rank,
+// the stage, the micro-batch and the error. Ranks whose lists do not fit together throw CollectiveMismatch. Thread
+// rule: one thread at a time, the one that runs forwards and backwards.
+//
+// Source: Huang et al., GPipe, https://arxiv.org/abs/1811.06965; Narayanan et al., https://arxiv.org/abs/2104.04473
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "reigen/layout/model.h"
+#include "reigen/mesh/mesh.h"
+#include "reigen/nn/unit.h"
+#include "reigen/schedule/generate.h"
+#include "reigen/schedule/replay.h"
+#include "reigen/schedule/schedule.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace reigen::parallel {
+
+class DataParallelBase;
+
+struct PipelineOptions {
+  std::string axis = "pp";
+  schedule::Name schedule = schedule::Name::kOneFOneB;
+  int virtual_stages = 1;  // stages on each rank; for schedules with has_virtual_stages()
+  // A schedule of your own, for its number of micro-batches only. It has as many ranks as the axis. Messages are added
+  // if it has none. `schedule` and `virtual_stages` then have no effect.
+  std::optional<schedule::Schedule> own = {};
+  // The model's units, in the order in which its forward calls them. If it is empty, pipeline() uses model.units().
+  std::vector<nn::Unit> units = {};
+  // The index of the first unit of each stage. If it is empty, schedule::cut() makes the stages as equal as possible by
+  // `costs`: one number for each unit, for example measured times. Without `costs` it is the number of parameters.
+  std::vector<std::size_t> first_units = {};
+  std::vector<double> costs = {};
+};
+
+// What a step computes. The numbers of micro-batches go from 0 to m - 1.
+struct PipelineStep {
+  // Returns the input of the model's first unit. Called on the ranks of the first stage, unless it is also the last.
+  std::function<nn::Carry(int micro_batch)> input;
+  // Calls the model's forward and returns the loss, a tensor with one element, on which backward is called. Called on
+  // the ranks of the last stage.
+  std::function<at::Tensor(int micro_batch)> loss;
+};
+
+// What this rank did in its last step.
+struct PipelineReport {
+  // The actions with their begin and end, in seconds since the begin of the rank's step. A receive ends when the
+  // message is there; waiting for it is part of the receive.
+  std::vector<schedule::Span> spans = {};
+  double forward = 0;            // seconds in F
+  double backward = 0;           // seconds in B, I and W
+  double waiting = 0;            // seconds in receives and in waits for sends
+  double total = 0;              // from the begin of the step to the end of the last action
+  schedule::InFlight in_flight;  // counted; by_rank has only this rank's number, the others are 0
+  std::uint64_t bytes_sent = 0;  // to other stages
+};
+
+class Pipeline {
+ public:
+  struct State;
+  Pipeline() = default;
+  explicit Pipeline(std::shared_ptr<State> state);
+
+  // Whether there is a pipeline.
+  explicit operator bool() const { return state_ != nullptr; }
+
+  const mesh::Mesh& mesh() const;
+  const std::string& axis() const;
+  // The ranks along the axis.
+  const Communicator& ranks() const;
+  // The parameters and buffers of this rank's stages, with their names in the whole model.
+  torch::nn::Module& module() const;
+  // All units of the model.
+  const std::vector<nn::Unit>& units() const;
+  // The first unit of each stage.
+  const std::vector<std::size_t>& first_units() const;
+  bool has_first_stage() const;
+  bool has_last_stage() const;
+
+  // Whether stages on several ranks use the same weight.
+  bool has_tied_weights() const;
+  // The parameters of the whole model. The stage of a parameter is the coordinate along the axis of the ranks that hold
+  // it.
+  const std::vector<layout::TensorSpec>& parameters() const;
+  // Whether `name` is a parameter or buffer that this rank does not hold, or a state of one ("fc.weight.exp_avg").
+  bool is_elsewhere(std::string_view name) const;
+  // Whether this rank's stages write `name` into a checkpoint: of the ranks that hold a parameter those of its first
+  // stage, and of names that belong to no parameter those of the first coordinate.
+  bool gives(std::string_view name) const;
+
+  // The schedule for so many micro-batches, with messages. Throws InvalidArgument for a number below 1, and for a
+  // number that a schedule of the user's own does not have.
+  const schedule::Schedule& schedule_of(int micro_batches) const;
+
+  // Collective over all ranks of the mesh; see above. Call it in place of forward and backward. `parallel` is the
+  // wrapper that data_parallel() made with this pipeline. Throws InvalidArgument if a stage passes more than 8 tensors
+  // or a tensor of more than 8 dimensions, and if `loss` does not run the units of the last stage.
+  const PipelineReport& step(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const;
+
+  // Collective. Runs the forwards only, without gradients. `use` is called in place of PipelineStep::loss.
+  void evaluate(DataParallelBase& parallel, int micro_batches, const std::function<nn::Carry(int micro_batch)>& input,
+                const std::function<void(int micro_batch)>& use) const;
+
+  // The last step of this rank.
+  const PipelineReport& last() const;
+  // Collective over the ranks along the axis. The last steps of all of them, as replay() would predict them, with times
+  // in seconds since the first rank began. The clocks of several machines may differ. Transfers are not measured.
+  schedule::Replay gather_last() const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Collective over the ranks of the mesh, which must have the same model and options. Frees the memory of the parameters
+// and buffers of other stages. The model must outlive the pipeline. If the model is to be divided by parallelize()
+// (tensor_parallel.h) too, call parallelize() first. Throws InvalidArgument on every rank if models or options differ;
+// if the mesh has no such axis; if there are fewer units than stages; if a parameter belongs to no unit; if a unit has
+// more than one place in the model.
+Pipeline make_pipeline(torch::nn::Module& model, const mesh::Mesh& mesh, PipelineOptions options);
+
+template <class Model>
+Pipeline pipeline(Model& model, const mesh::Mesh& mesh, PipelineOptions options = {}) {
+  torch::nn::Module* module = nullptr;
+  if constexpr (std::is_base_of_v<torch::nn::Module, Model>) {
+    module = &model;
+    if constexpr (requires { model.units(); }) {
+      if (options.units.empty()) options.units = model.units();
+    }
+  } else {
+    module = &*model;
+    if constexpr (requires { model->units(); }) {
+      if (options.units.empty()) options.units = model->units();
+    }
+  }
+  return make_pipeline(*module, mesh, std::move(options));
+}
+
+}  // namespace reigen::parallel
+
+namespace reigen {
+using parallel::pipeline;
+using parallel::Pipeline;
+}  // namespace reigen

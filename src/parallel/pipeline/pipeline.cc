@@ -1,0 +1,336 @@
+#include "reigen/parallel/pipeline.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "parallel/check/model_check.h"
+#include "parallel/pipeline/messages.h"
+#include "parallel/pipeline/stages.h"
+#include "parallel/pipeline/step.h"
+#include "reigen/base/error.h"
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/schedule/cut.h"
+#include "reigen/schedule/text.h"
+#include "reigen/schedule/validate.h"
+#include "reigen/tensor/collectives.h"
+
+namespace reigen::parallel {
+
+using schedule::Action;
+
+struct Pipeline::State {
+  State(torch::nn::Module& model, mesh::Mesh its_mesh, PipelineOptions its_options);
+  ~State() {
+    for (const nn::Unit& unit : stages->units()) unit.detach(nn::Layer::kStage);
+  }
+  State(const State&) = delete;  // units point to it
+  State& operator=(const State&) = delete;
+
+  const schedule::Schedule& schedule_of(int micro_batches);
+  void attach();
+  void run(const schedule::Schedule& schedule, const PipelineStep& what, const std::function<void(StepRun&)>& body);
+  void sum_tied_gradients() const;
+  at::Device device() const;
+
+  mesh::Mesh mesh;
+  PipelineOptions options;
+  Communicator ranks;
+  std::optional<Stages> stages;
+  std::map<int, schedule::Schedule> schedules = {};  // by the number of micro-batches
+  struct Tied {
+    Communicator ranks;
+    std::vector<at::Tensor> parameters;
+  };
+  std::vector<Tied> tied = {};  // of this rank
+  std::optional<LastStage> last_stage = {};
+  PipelineReport report = {};
+  std::int64_t began = 0;  // nanoseconds since 1970: begin of the last step
+};
+
+namespace {
+
+bool has_messages(const schedule::Schedule& schedule) {
+  return std::any_of(schedule.actions.begin(), schedule.actions.end(), [](const std::vector<Action>& list) {
+    return std::any_of(list.begin(), list.end(), [](const Action& action) { return is_message(action.kind); });
+  });
+}
+
+std::vector<std::string> describe_pipeline(const PipelineOptions& options,
+                                           const std::vector<std::size_t>& first_units) {
+  std::vector<std::string> lines{fmt::format("axis {}, schedule {}, virtual_stages {}, first units {}", options.axis,
+                                             to_text(options.schedule), options.virtual_stages,
+                                             fmt::join(first_units, " "))};
+  for (const nn::Unit& unit : options.units) lines.push_back("unit " + unit.name());
+  if (options.own) lines.push_back("own schedule " + schedule::to_text(*options.own));
+  return lines;
+}
+
+std::vector<std::size_t> cut_units(const PipelineOptions& options, int stages) {
+  if (!options.first_units.empty()) {
+    const std::vector<std::size_t>& first = options.first_units;
+    const bool rises = std::adjacent_find(first.begin(), first.end(), std::greater_equal<>()) == first.end();
+    if (first.size() == static_cast<std::size_t>(stages) && first.front() == 0 && rises &&
+        first.back() < options.units.size()) {
+      return first;
+    }
+    throw refused_by_pipeline(
+        "first_units do not cut the units into the stages", fmt::format("{}", fmt::join(first, ", ")),
+        fmt::format("{} numbers that rise from 0 to at most {}", stages, options.units.size() - 1),
+        "leave first_units out");
+  }
+  std::vector<double> costs = options.costs;
+  if (costs.empty()) {
+    for (const nn::Unit& unit : options.units) {
+      double count = 0;
+      for (const at::Tensor& parameter : unit.parameters()) count += static_cast<double>(parameter.numel());
+      costs.push_back(count);
+    }
+  } else if (costs.size() != options.units.size()) {
+    throw refused_by_pipeline("the costs are not those of the units", fmt::format("{} costs", costs.size()),
+                              fmt::format("{}, one for each unit", options.units.size()), "leave costs out");
+  }
+  return schedule::cut(costs, stages);
+}
+
+std::string text_of(const Action& action) {
+  const char* const what = action.kind == schedule::Kind::kForward ? "forward"
+                           : is_compute(action.kind)               ? "backward"
+                           : is_send(action.kind)                  ? "send"
+                                                                   : "receive";
+  return fmt::format("{} ({} of stage {}, micro-batch {})", to_text(action), what, action.stage, action.micro_batch);
+}
+
+}  // namespace
+
+Pipeline::State::State(torch::nn::Module& model, mesh::Mesh its_mesh, PipelineOptions its_options)
+    : mesh(std::move(its_mesh)), options(std::move(its_options)) {
+  if (!mesh.has(options.axis)) {
+    throw refused_by_pipeline("the mesh has no axis " + options.axis, mesh.to_text(), "an axis of this name",
+                              "name the axis of the pipeline in the mesh");
+  }
+  ranks = mesh.along(options.axis);
+  const int size = ranks.size();
+  if (options.units.empty()) {
+    throw refused_by_pipeline("the model has no units", "no units, and no function units()",
+                              "the units that its forward calls", "give PipelineOptions::units (reigen/nn/unit.h)");
+  }
+  if (options.own && options.own->ranks != size) {
+    throw refused_by_pipeline(
+        "the schedule is for another number of ranks", fmt::format("{} ranks", options.own->ranks),
+        fmt::format("{}, the size of the axis {}", size, options.axis), "change the schedule or the mesh");
+  }
+  const std::vector<int> placement = options.own ? options.own->placement : schedule_of(1).placement;
+  const std::vector<std::size_t> first_units = cut_units(options, static_cast<int>(placement.size()));
+  std::vector<std::string> lines = describe_model(model);
+  for (std::string& line : describe_pipeline(options, first_units)) lines.push_back(std::move(line));
+  check_equal_on_all_ranks(lines, ranks, "pipeline", "the model or its options differ");
+  stages.emplace(model, options.units, first_units, placement, ranks.rank());
+  for (int coordinate = 0; coordinate < size; ++coordinate) {
+    if (stages->trains(coordinate)) continue;
+    throw refused_by_pipeline(
+        "a rank's stages have nothing to train", fmt::format("coordinate {} of axis {}", coordinate, options.axis),
+        "a trainable parameter for each rank", "choose first_units, or fewer ranks along the axis");
+  }
+  const auto parameters = stages->module()->named_parameters();
+  for (const auto& [coordinates, names] : stages->tied()) {
+    const bool is_here = std::find(coordinates.begin(), coordinates.end(), ranks.rank()) != coordinates.end();
+    const std::optional<Communicator> group = ranks.split(is_here ? 0 : -1);
+    if (!group) continue;
+    Tied& one = tied.emplace_back(Tied{.ranks = *group, .parameters = {}});
+    for (const std::string& name : names) one.parameters.push_back(parameters[name]);
+  }
+  stages->free_others(model);
+  attach();
+}
+
+void Pipeline::State::attach() {
+  for (std::size_t i = 0; i < stages->units().size(); ++i) {
+    stages->units()[i].attach(nn::Layer::kStage, [this, i](const nn::Carry& input, const nn::Unit::Forward& inner) {
+      if (!last_stage) return inner(input);
+      if (i < last_stage->first || i >= last_stage->end) return input;
+      ++last_stage->ran;
+      return inner(i == last_stage->first && last_stage->input ? *last_stage->input : input);
+    });
+  }
+}
+
+const schedule::Schedule& Pipeline::State::schedule_of(int micro_batches) {
+  const auto found = schedules.find(micro_batches);
+  if (found != schedules.end()) return found->second;
+  schedule::Schedule made;
+  if (options.own) {
+    if (options.own->micro_batches != micro_batches) {
+      throw refused_by_pipeline("the schedule is for another number of micro-batches", fmt::format("{}", micro_batches),
+                                fmt::format("{}", options.own->micro_batches),
+                                "divide the batch into as many micro-batches");
+    }
+    made = has_messages(*options.own) ? *options.own : add_messages(*options.own);
+    schedule::validate(made);
+  } else {
+    made = add_messages(schedule::generate(
+        options.schedule,
+        {.ranks = ranks.size(), .micro_batches = micro_batches, .virtual_stages = options.virtual_stages}));
+  }
+  return schedules.emplace(micro_batches, std::move(made)).first->second;
+}
+
+at::Device Pipeline::State::device() const {
+  const std::vector<at::Tensor> parameters = stages->module()->parameters();
+  return parameters.empty() ? at::Device(at::kCPU) : parameters.front().device();
+}
+
+// Errors of the group have ended it already. Every other error ends it here, so that no rank waits for this one.
+void Pipeline::State::run(const schedule::Schedule& schedule, const PipelineStep& what,
+                          const std::function<void(StepRun&)>& body) {
+  using std::chrono::system_clock;
+  began = std::chrono::duration_cast<std::chrono::nanoseconds>(system_clock::now().time_since_epoch()).count();
+  std::optional<Messages> messages(std::in_place, ranks, device());
+  StepRun step(*stages, schedule, ranks.rank(), what, *messages, last_stage, report);
+  const auto end = [&](const char* why) {
+    const std::string cause =
+        fmt::format("[pipeline] rank {} failed in {}: {}", mesh.world().rank(), text_of(step.now()), why);
+    base::log_warning("{}", cause);
+    mesh.world().abort(cause);
+  };
+  try {
+    body(step);
+  } catch (const Aborted&) {
+    throw;
+  } catch (const PeerLost&) {
+    throw;
+  } catch (const std::exception& error) {
+    end(error.what());
+    throw;
+  } catch (...) {
+    end("an exception that is no std::exception");
+    throw;
+  }
+  report.bytes_sent = messages->bytes_sent();
+}
+
+void Pipeline::State::sum_tied_gradients() const {
+  for (const Tied& one : tied) {
+    std::vector<at::Tensor> gradients;
+    for (at::Tensor parameter : one.parameters) {
+      if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+      gradients.push_back(parameter.grad());
+    }
+    tensor::grouped_all_reduce_(gradients, one.ranks);
+  }
+}
+
+Pipeline::Pipeline(std::shared_ptr<State> state) : state_(std::move(state)) {}
+const mesh::Mesh& Pipeline::mesh() const { return state_->mesh; }
+const std::string& Pipeline::axis() const { return state_->options.axis; }
+const Communicator& Pipeline::ranks() const { return state_->ranks; }
+torch::nn::Module& Pipeline::module() const { return *state_->stages->module(); }
+const std::vector<nn::Unit>& Pipeline::units() const { return state_->stages->units(); }
+const std::vector<std::size_t>& Pipeline::first_units() const { return state_->stages->first_units(); }
+bool Pipeline::has_first_stage() const { return state_->stages->holds(0); }
+bool Pipeline::has_last_stage() const { return state_->stages->holds(state_->stages->count() - 1); }
+const std::vector<layout::TensorSpec>& Pipeline::parameters() const { return state_->stages->parameters(); }
+bool Pipeline::has_tied_weights() const { return !state_->stages->tied().empty(); }
+bool Pipeline::is_elsewhere(std::string_view name) const { return state_->stages->is_elsewhere(name); }
+bool Pipeline::gives(std::string_view name) const { return state_->stages->gives(name); }
+const schedule::Schedule& Pipeline::schedule_of(int micro_batches) const { return state_->schedule_of(micro_batches); }
+const PipelineReport& Pipeline::last() const { return state_->report; }
+
+// Gradients are averaged over the data-parallel ranks in the rank's last backward, so that this communication runs
+// while backward does. If stages share a weight, its gradients must be added up before, so all are averaged after the
+// last backward.
+const PipelineReport& Pipeline::step(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const {
+  const schedule::Schedule& schedule = schedule_of(micro_batches);
+  const bool averages_at_the_end = !state_->tied.empty();
+  state_->run(schedule, what, [&](StepRun& step) {
+    parallel.prepare_forward();
+    std::optional<NoSync> only_adds_up(parallel.no_sync());
+    step.run([&] {
+      if (!averages_at_the_end) only_adds_up.reset();
+    });
+    if (!averages_at_the_end) return;
+    only_adds_up.reset();
+    state_->sum_tied_gradients();
+    parallel.synchronize();
+  });
+  return state_->report;
+}
+
+void Pipeline::evaluate(DataParallelBase& parallel, int micro_batches,
+                        const std::function<nn::Carry(int micro_batch)>& input,
+                        const std::function<void(int micro_batch)>& use) const {
+  const at::NoGradGuard no_grad;
+  const PipelineReport before = state_->report;
+  state_->run(schedule_of(micro_batches), {.input = input, .loss = {}}, [&](StepRun& step) {
+    const NoSync no_round = parallel.no_sync();
+    parallel.prepare_forward();
+    step.run_forwards(use);
+  });
+  state_->report = before;
+}
+
+schedule::Replay Pipeline::gather_last() const {
+  const std::vector<schedule::Span>& spans = state_->report.spans;
+  const Communicator& ranks = state_->ranks;
+  constexpr std::size_t kNumbers = 6;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks.size()));
+  const auto own = static_cast<std::int64_t>(spans.size() * kNumbers);
+  ranks.all_gather(&own, counts.data(), 1, DataType::kInt64, {.tag = "pipeline: spans"});
+  std::vector<double> numbers;
+  for (const auto& [action, start, end] : spans) {
+    numbers.insert(numbers.end(),
+                   {static_cast<double>(static_cast<int>(action.kind)), static_cast<double>(action.stage),
+                    static_cast<double>(action.micro_batch), static_cast<double>(action.peer), start, end});
+  }
+  const std::vector<std::size_t> sizes(counts.begin(), counts.end());
+  std::vector<double> all(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
+  ranks.all_gather_v(numbers.data(), all.data(), sizes, DataType::kFloat64, {.tag = "pipeline: spans"});
+  std::vector<std::int64_t> begins(sizes.size());
+  ranks.all_gather(&state_->began, begins.data(), 1, DataType::kInt64, {.tag = "pipeline: begins"});
+  std::vector<int> most(state_->report.in_flight.by_stage);
+  most.insert(most.end(), state_->report.in_flight.by_rank.begin(), state_->report.in_flight.by_rank.end());
+  std::vector<std::int32_t> in_flight(most.begin(), most.end());
+  ranks.all_reduce(in_flight.data(), in_flight.data(), in_flight.size(), DataType::kInt32, ReduceOp::kMax,
+                   {.tag = "pipeline: in flight"});
+  schedule::Replay result;
+  const std::size_t stages = state_->report.in_flight.by_stage.size();
+  result.in_flight.by_stage.assign(in_flight.begin(), in_flight.begin() + static_cast<std::ptrdiff_t>(stages));
+  result.in_flight.by_rank.assign(in_flight.begin() + static_cast<std::ptrdiff_t>(stages), in_flight.end());
+  const std::int64_t first = *std::min_element(begins.begin(), begins.end());
+  const double* next = all.data();
+  std::vector<double> busy;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    const double offset = static_cast<double>(begins[rank] - first) * 1e-9;
+    std::vector<schedule::Span>& of_rank = result.ranks.emplace_back();
+    double& sum = busy.emplace_back(0);
+    for (std::size_t i = 0; i < sizes[rank]; i += kNumbers, next += kNumbers) {
+      const auto number = [&](std::size_t at) { return static_cast<int>(next[at]); };
+      const Action action{static_cast<schedule::Kind>(number(0)), number(1), number(2), number(3)};
+      of_rank.push_back({action, next[4] + offset, next[5] + offset});
+      result.total = std::max(result.total, next[5] + offset);
+      if (is_compute(action.kind)) sum += next[5] - next[4];
+    }
+  }
+  double idle = 0;
+  for (const double sum : busy) {
+    result.idle.push_back(result.total - sum);
+    idle += result.idle.back();
+  }
+  if (result.total > 0) result.bubble = idle / (static_cast<double>(busy.size()) * result.total);
+  return result;
+}
+
+Pipeline make_pipeline(torch::nn::Module& model, const mesh::Mesh& mesh, PipelineOptions options) {
+  return Pipeline(std::make_shared<Pipeline::State>(model, mesh, std::move(options)));
+}
+
+}  // namespace reigen::parallel

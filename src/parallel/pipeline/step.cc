@@ -1,0 +1,224 @@
+#include "parallel/pipeline/step.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace reigen::parallel {
+namespace {
+
+using schedule::Action;
+using ActionKind = schedule::Kind;
+
+bool is_backward(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput || kind == ActionKind::kBackwardWeight;
+}
+
+// The tensors that backward gives a gradient to.
+nn::Carry requiring_gradients(const nn::Carry& tensors) {
+  nn::Carry result;
+  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(result),
+               [](const at::Tensor& tensor) { return tensor.requires_grad(); });
+  return result;
+}
+
+// The same values for a stage of this rank. Each stage runs its own backward, as if a message had brought them.
+nn::Carry handed_over(const nn::Carry& tensors) {
+  nn::Carry result;
+  for (const at::Tensor& tensor : tensors) result.push_back(tensor.detach().requires_grad_(tensor.requires_grad()));
+  return result;
+}
+
+}  // namespace
+
+StepRun::StepRun(const Stages& stages, const schedule::Schedule& schedule, int rank, const PipelineStep& what,
+                 Messages& messages, std::optional<LastStage>& last, PipelineReport& report)
+    : stages_(stages),
+      schedule_(schedule),
+      rank_(rank),
+      what_(what),
+      messages_(messages),
+      last_(last),
+      report_(report) {
+  report_ = {};
+  report_.in_flight = {.by_stage = std::vector<int>(schedule.placement.size()),
+                       .by_rank = std::vector<int>(static_cast<std::size_t>(schedule.ranks))};
+}
+
+double StepRun::now_s() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
+void StepRun::run(const std::function<void()>& before_last_backward) {
+  const std::vector<Action>& list = schedule_.actions[static_cast<std::size_t>(rank_)];
+  const auto last =
+      std::find_if(list.rbegin(), list.rend(), [](const Action& action) { return is_backward(action.kind); });
+  for (const Action& action : list) {
+    if (last != list.rend() && &action == &*last) before_last_backward();
+    act(action);
+  }
+  const double from = now_s();
+  messages_.finish();
+  report_.total = now_s();
+  report_.waiting += report_.total - from;
+}
+
+void StepRun::run_forwards(const std::function<void(int micro_batch)>& use) {
+  use_ = use;
+  for (const Action& action : schedule_.actions[static_cast<std::size_t>(rank_)]) {
+    const ActionKind kind = action.kind;
+    if (kind != ActionKind::kForward && kind != ActionKind::kSendForward && kind != ActionKind::kReceiveForward)
+      continue;
+    act(action);
+    if (kind == ActionKind::kForward && is_last(action.stage)) in_flight_.erase({action.stage, action.micro_batch});
+    if (kind == ActionKind::kSendForward) in_flight_.erase({action.stage, action.micro_batch});
+  }
+  messages_.finish();
+}
+
+void StepRun::act(const Action& action) {
+  now_ = action;
+  const Key key{action.stage, action.micro_batch};
+  waited_ = 0;
+  const double from = now_s();
+  switch (action.kind) {
+    case ActionKind::kForward: forward(action.stage, action.micro_batch); break;
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput: backward(action.stage, action.micro_batch); break;
+    case ActionKind::kBackwardWeight: break;
+    case ActionKind::kSendForward: messages_.send(action, rank_of(action.peer), in_flight_.at(key).output); break;
+    case ActionKind::kReceiveForward: messages_.expect(action, rank_of(action.peer)); break;
+    case ActionKind::kSendBackward:
+      messages_.send(action, rank_of(action.peer), input_gradients_.at(key));
+      input_gradients_.erase(key);
+      break;
+    case ActionKind::kReceiveBackward:
+      messages_.expect(action, rank_of(action.peer), requiring_gradients(in_flight_.at(key).output));
+      break;
+    default:
+      REIGEN_CHECK(
+          false,
+          "[pipeline] {}: weights are gathered and averaged by data_parallel()\n  fix: leave UNSHARD, RESHARD and "
+          "REDUCE_GRAD out of the schedule",
+          to_text(action));
+  }
+  const double to = now_s();
+  if (is_compute(action.kind)) {
+    (action.kind == ActionKind::kForward ? report_.forward : report_.backward) += to - from - waited_;
+    report_.waiting += waited_;
+    report_.spans.push_back({action, from + waited_, to});
+  }
+  const auto stage = static_cast<std::size_t>(action.stage);
+  if (action.kind != ActionKind::kForward && action.kind != ActionKind::kBackward &&
+      action.kind != ActionKind::kBackwardWeight)
+    return;
+  // In flight after F, and until the end of B or W.
+  int by_rank = 0, by_stage = 0;
+  for (const auto& [of, activation] : in_flight_) {
+    ++by_rank;
+    by_stage += of.first == action.stage ? 1 : 0;
+  }
+  auto& most_of_rank = report_.in_flight.by_rank[static_cast<std::size_t>(rank_)];
+  most_of_rank = std::max(most_of_rank, by_rank);
+  report_.in_flight.by_stage[stage] = std::max(report_.in_flight.by_stage[stage], by_stage);
+}
+
+nn::Carry StepRun::wait_for(const Action& receive) {
+  const double from = now_s();
+  nn::Carry tensors = messages_.take(receive);
+  const double to = now_s();
+  waited_ += to - from;
+  report_.spans.push_back({receive, from, to});
+  return tensors;
+}
+
+nn::Carry StepRun::input_of(int stage, int micro_batch) {
+  if (is_first(stage)) return is_last(stage) ? nn::Carry{} : what_.input(micro_batch);
+  if (is_local(stage - 1)) {
+    const auto found = inputs_.find({stage, micro_batch});
+    nn::Carry input = std::move(found->second);
+    inputs_.erase(found);
+    return input;
+  }
+  return wait_for({ActionKind::kReceiveForward, stage, micro_batch, stage - 1});
+}
+
+nn::Carry StepRun::run_units(int stage, nn::Carry input) const {
+  const auto [first, end] = stages_.units_of(stage);
+  for (std::size_t i = first; i < end; ++i) input = nn::call(stages_.units()[i], input);
+  return input;
+}
+
+void StepRun::run_last(int stage, nn::Carry input, const std::function<void()>& body) {
+  const auto [first, end] = stages_.units_of(stage);
+  last_.emplace(LastStage{.first = first, .end = end});
+  if (!is_first(stage)) last_->input = std::move(input);
+  try {
+    body();
+  } catch (...) {
+    last_.reset();
+    throw;
+  }
+  const std::size_t ran = last_->ran;
+  last_.reset();
+  REIGEN_CHECK(
+      ran == end - first,
+      "[pipeline] the loss did not run the last stage once\n  got: {} calls of its {} units   expected: one for "
+      "each\n  fix: call the model's forward once in PipelineStep::loss",
+      ran, end - first);
+}
+
+void StepRun::forward(int stage, int micro_batch) {
+  Activation made;
+  made.input = input_of(stage, micro_batch);
+  if (is_last(stage)) {
+    run_last(stage, made.input, [&] {
+      if (use_) {
+        use_(micro_batch);
+      } else {
+        made.loss = what_.loss(micro_batch);
+      }
+    });
+    REIGEN_CHECK(
+        use_ || (made.loss.defined() && made.loss.numel() == 1),
+        "[pipeline] the loss of micro-batch {} is not one number\n  got: {}   expected: a tensor with one element",
+        micro_batch, made.loss.defined() ? fmt::format("{} elements", made.loss.numel()) : "an undefined tensor");
+  } else {
+    made.output = run_units(stage, made.input);
+    if (is_local(stage + 1)) inputs_[{stage + 1, micro_batch}] = handed_over(made.output);
+  }
+  in_flight_[{stage, micro_batch}] = std::move(made);
+}
+
+void StepRun::backward(int stage, int micro_batch) {
+  const auto found = in_flight_.find({stage, micro_batch});
+  Activation activation = std::move(found->second);
+  if (is_last(stage)) {
+    if (activation.loss.requires_grad()) activation.loss.backward();
+  } else {
+    const nn::Carry outputs = requiring_gradients(activation.output);
+    nn::Carry gradients;
+    if (is_local(stage + 1)) {
+      gradients = std::move(gradients_.at({stage, micro_batch}));
+      gradients_.erase({stage, micro_batch});
+    } else {
+      gradients = wait_for({ActionKind::kReceiveBackward, stage, micro_batch, stage + 1});
+    }
+    if (!outputs.empty()) torch::autograd::backward(outputs, gradients);
+  }
+  if (!is_first(stage)) {
+    nn::Carry of_input;
+    for (const at::Tensor& tensor : requiring_gradients(activation.input)) {
+      of_input.push_back(tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor));
+    }
+    (is_local(stage - 1) ? gradients_[{stage - 1, micro_batch}] : input_gradients_[{stage, micro_batch}]) =
+        std::move(of_input);
+  }
+  in_flight_.erase(found);
+}
+
+}  // namespace reigen::parallel
