@@ -97,6 +97,8 @@ void check_parallel(const Config& config) {
   };
   const bool divides = shard == "optimizer" || shard == "gradients" || shard == "parameters";
   const std::string buckets = set_for_buckets(parallel);
+  const bool divides_model = config.mesh.tp > 1 || config.mesh.pp > 1;
+  const std::string mesh = config.mesh.tp > 1 ? "mesh.tp" : "mesh.pp";
   refuse(
       {{keeps_errors(parallel.strategy) && config.train.precision == "fp16",
         fmt::format("train.precision fp16 and {} do not go together: the strategy keeps errors of gradients for later "
@@ -112,20 +114,25 @@ void check_parallel(const Config& config) {
         apart(strategy, "each rank averages its share of the gradients"),
         "choose parallel.strategy plain, or parallel.shard optimizer or none"},
        {config.mesh.sequence && config.mesh.tp == 1, "mesh.sequence needs mesh.tp", "set mesh.tp to 2 or more"},
-       {config.mesh.tp > 1 && config.run.save_initial,
-        "mesh.tp and run.save_initial do not go together yet: ranks hold parts of the weights",
-        "start the run once without mesh.tp: initial values depend on train.seed only"},
-       {config.mesh.tp > 1 && config.train.not_finite == "rollback",
-        "mesh.tp and train.not_finite rollback do not go together yet", "choose train.not_finite stop or skip"},
-       {config.mesh.tp > 1 && config.train.verify > 0,
-        "mesh.tp and train.verify do not go together: the check compares data parallelism only"},
-       {config.mesh.tp > 1 && keeps_errors(parallel.strategy),
-        fmt::format("mesh.tp and {} do not go together yet: the strategy keeps errors of this rank's gradients",
+       {divides_model && config.run.save_initial,
+        fmt::format("{} and run.save_initial do not go together yet: ranks hold parts of the weights", mesh),
+        fmt::format("start the run once without {}: initial values depend on train.seed only", mesh)},
+       {divides_model && config.train.not_finite == "rollback",
+        fmt::format("{} and train.not_finite rollback do not go together yet", mesh),
+        "choose train.not_finite stop or skip"},
+       {divides_model && config.train.verify > 0,
+        fmt::format("{} and train.verify do not go together: the check compares data parallelism only", mesh)},
+       {divides_model && keeps_errors(parallel.strategy),
+        fmt::format("{} and {} do not go together yet: the strategy keeps errors of this rank's gradients", mesh,
                     strategy),
-        "choose parallel.strategy plain, bf16 or fp16, or leave mesh.tp out"},
-       {config.mesh.tp > 1 && acts_on_weights(parallel.strategy),
-        fmt::format("mesh.tp and {} do not go together: with this strategy each rank has weights of its own", strategy),
-        "choose parallel.strategy plain, or leave mesh.tp out"},
+        fmt::format("choose parallel.strategy plain, bf16 or fp16, or leave {} out", mesh)},
+       {divides_model && acts_on_weights(parallel.strategy),
+        fmt::format("{} and {} do not go together: with this strategy each rank has weights of its own", mesh,
+                    strategy),
+        fmt::format("choose parallel.strategy plain, or leave {} out", mesh)},
+       {config.mesh.pp > 1 && parallel.unit_size > 0,
+        "mesh.pp and parallel.unit_size do not go together: stages are made of the model's own units"},
+       {config.mesh.pp > 1 && config.train.graph != "none", "mesh.pp and train.graph do not go together"},
        {parallel.reshard_to > 0 && !parallel.reshard_after_forward,
         "parallel.reshard_to needs parallel.reshard_after_forward true"}});
 }

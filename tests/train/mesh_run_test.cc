@@ -1,4 +1,4 @@
-// Runs whose ranks divide the layers of the model (mesh.tp): they train as one rank does, and checkpoints fit every
+// Runs whose ranks divide the model (mesh.tp, mesh.pp): they train as one rank does, and checkpoints fit every
 // mesh.
 #include <map>
 
@@ -16,6 +16,9 @@ struct Mesh {
   bool sequence = false;
   const char* shard = "auto";
   int replicas = 1;
+  int pp = 1;
+  int virtual_stages = 1;
+  const char* schedule = "1f1b";
 };
 
 class MeshRun : public TrainerTest {
@@ -29,6 +32,10 @@ class MeshRun : public TrainerTest {
     run.optim.ema_decay = 0.9;
     run.mesh.tp = mesh.tp;
     run.mesh.sequence = mesh.sequence;
+    run.mesh.pp = mesh.pp;
+    run.mesh.schedule = mesh.schedule;
+    run.mesh.virtual_stages = mesh.virtual_stages;
+    if (mesh.pp > 1) run.train.micro_batch = 2;
     run.parallel.shard = mesh.shard;
     run.parallel.replicas = mesh.replicas;
     run.checkpoint.every_steps = 3;
@@ -85,12 +92,17 @@ class MeshRun : public TrainerTest {
   }
 };
 
-const std::vector<Mesh> kMeshes{{2, 2},
-                                {3, 3, true},
-                                {4, 2, true, "none"},
-                                {4, 2, false, "gradients"},
-                                {4, 2, true, "parameters"},
-                                {8, 2, true, "optimizer", 2}};
+const std::vector<Mesh> kMeshes{
+    {2, 2},
+    {3, 3, true},
+    {4, 2, true, "none"},
+    {4, 2, false, "gradients"},
+    {4, 2, true, "parameters"},
+    {8, 2, true, "optimizer", 2},
+    {.ranks = 2, .pp = 2},
+    {.ranks = 4, .shard = "gradients", .pp = 2},
+    {.ranks = 4, .tp = 2, .sequence = true, .pp = 2, .schedule = "gpipe"},
+    {.ranks = 8, .tp = 2, .shard = "parameters", .pp = 2, .virtual_stages = 2, .schedule = "interleaved_1f1b"}};
 
 TEST_F(MeshRun, TrainsAsOneRankDoes) {
   fit(1, with({}, "one"));
@@ -108,8 +120,8 @@ TEST_F(MeshRun, TrainsAsOneRankDoes) {
 
 TEST_F(MeshRun, ACheckpointOfOneMeshFitsAnother) {
   fit(1, with({}, "one"));
-  for (const Mesh& from : {Mesh{}, kMeshes[1], kMeshes[4]}) {
-    for (const Mesh& to : {Mesh{}, kMeshes[0], kMeshes[2], kMeshes[4]}) {
+  for (const Mesh& from : {Mesh{}, kMeshes[1], kMeshes[4], kMeshes[9]}) {
+    for (const Mesh& to : {Mesh{}, kMeshes[2], kMeshes[4], kMeshes[7]}) {
       Config half = with(from, "half");
       half.train.max_steps = 3;
       fit(from.ranks, half);

@@ -85,6 +85,9 @@ struct PipelineStep {
   // Calls the model's forward and returns the loss, a tensor with one element, on which backward is called. Called on
   // the ranks of the last stage.
   std::function<at::Tensor(int micro_batch)> loss;
+  // If it is set, it is called around each forward and backward of a stage, and must call run() once. For guards that
+  // act while they live: autocast in forwards, for example.
+  std::function<void(schedule::Kind kind, int micro_batch, const std::function<void()>& run)> around = {};
 };
 
 // What this rank did in its last step.
@@ -98,6 +101,7 @@ struct PipelineReport {
   double total = 0;              // from the begin of the step to the end of the last action
   schedule::InFlight in_flight;  // counted; by_rank has only this rank's number, the others are 0
   std::uint64_t bytes_sent = 0;  // to other stages
+  int micro_batches = 0;         // of the step; 0 before the first step
 };
 
 class Pipeline {
@@ -142,9 +146,9 @@ class Pipeline {
   // or a tensor of more than 8 dimensions, and if `loss` does not run the units of the last stage.
   const PipelineReport& step(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const;
 
-  // Collective. Runs the forwards only, without gradients. `use` is called in place of PipelineStep::loss.
-  void evaluate(DataParallelBase& parallel, int micro_batches, const std::function<nn::Carry(int micro_batch)>& input,
-                const std::function<void(int micro_batch)>& use) const;
+  // Collective. Runs the forwards only, without gradients. PipelineStep::loss may return an undefined tensor: its
+  // result is not used. Any number of micro-batches is possible.
+  void evaluate(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const;
 
   // The last step of this rank.
   const PipelineReport& last() const;
@@ -155,6 +159,12 @@ class Pipeline {
  private:
   std::shared_ptr<State> state_;
 };
+
+// The seconds that forward and backward of each unit take, for PipelineOptions::costs: the mean over the ranks of
+// `ranks`, so all ranks get the same. `input` is the input of the first unit. Gradients that the model has are dropped.
+// Collective: every rank runs all units, so it must hold the whole model.
+std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::Carry& input,
+                                  const Communicator& ranks);
 
 // Collective over the ranks of the mesh, which must have the same model and options. Frees the memory of the parameters
 // and buffers of other stages. The model must outlive the pipeline. If the model is to be divided by parallelize()

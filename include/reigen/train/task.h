@@ -66,6 +66,11 @@ class Task {
   virtual parallel::Plan tensor_plan() { return {}; }
   virtual void divide(const parallel::TensorParallel& divided) { (void)divided; }
 
+  // The input of the module's first unit, for ranks that hold the first units of the module only (--mesh.pp,
+  // reigen/parallel/pipeline.h). On the ranks with the last units the trainer calls loss_of() and score_of(). There the
+  // module's forward runs the last units only, and their input comes from other ranks.
+  virtual nn::Carry first_input(const data::Samples& samples) { return {samples.input}; }
+
   // The first call opens the data; more calls may follow. The trainer calls test_data() before the first step, so that
   // a damaged file is found early.
   virtual data::DatasetPtr training_data() = 0;

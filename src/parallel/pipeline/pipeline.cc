@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "reigen/schedule/text.h"
 #include "reigen/schedule/validate.h"
 #include "reigen/tensor/collectives.h"
+#include "tensor/calls.h"
 
 namespace reigen::parallel {
 
@@ -37,6 +39,7 @@ struct Pipeline::State {
   State& operator=(const State&) = delete;
 
   const schedule::Schedule& schedule_of(int micro_batches);
+  std::vector<int> placement();
   void attach();
   void run(const schedule::Schedule& schedule, const PipelineStep& what, const std::function<void(StepRun&)>& body);
   void sum_tied_gradients() const;
@@ -129,12 +132,11 @@ Pipeline::State::State(torch::nn::Module& model, mesh::Mesh its_mesh, PipelineOp
         "the schedule is for another number of ranks", fmt::format("{} ranks", options.own->ranks),
         fmt::format("{}, the size of the axis {}", size, options.axis), "change the schedule or the mesh");
   }
-  const std::vector<int> placement = options.own ? options.own->placement : schedule_of(1).placement;
-  const std::vector<std::size_t> first_units = cut_units(options, static_cast<int>(placement.size()));
+  const std::vector<std::size_t> first_units = cut_units(options, static_cast<int>(placement().size()));
   std::vector<std::string> lines = describe_model(model);
   for (std::string& line : describe_pipeline(options, first_units)) lines.push_back(std::move(line));
   check_equal_on_all_ranks(lines, ranks, "pipeline", "the model or its options differ");
-  stages.emplace(model, options.units, first_units, placement, ranks.rank());
+  stages.emplace(model, options.units, first_units, placement(), ranks.rank());
   for (int coordinate = 0; coordinate < size; ++coordinate) {
     if (stages->trains(coordinate)) continue;
     throw refused_by_pipeline(
@@ -182,6 +184,10 @@ const schedule::Schedule& Pipeline::State::schedule_of(int micro_batches) {
         {.ranks = ranks.size(), .micro_batches = micro_batches, .virtual_stages = options.virtual_stages}));
   }
   return schedules.emplace(micro_batches, std::move(made)).first->second;
+}
+
+std::vector<int> Pipeline::State::placement() {
+  return options.own ? options.own->placement : schedule_of(1).placement;
 }
 
 at::Device Pipeline::State::device() const {
@@ -265,17 +271,67 @@ const PipelineReport& Pipeline::step(DataParallelBase& parallel, int micro_batch
   return state_->report;
 }
 
-void Pipeline::evaluate(DataParallelBase& parallel, int micro_batches,
-                        const std::function<nn::Carry(int micro_batch)>& input,
-                        const std::function<void(int micro_batch)>& use) const {
+// Each rank runs the forwards in the order of micro-batches, and of its stages. With this order on all ranks no rank
+// waits for ever, with any placement of the stages.
+void Pipeline::evaluate(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const {
   const at::NoGradGuard no_grad;
+  const std::vector<int> placement = state_->placement();
+  schedule::Schedule forwards{.ranks = state_->ranks.size(), .micro_batches = micro_batches, .placement = placement};
+  forwards.actions.resize(static_cast<std::size_t>(forwards.ranks));
+  const auto rank_of = [&](int stage) { return placement[static_cast<std::size_t>(stage)]; };
+  for (int m = 0; m < micro_batches; ++m) {
+    for (int stage = 0; stage < forwards.stages(); ++stage) {
+      std::vector<Action>& list = forwards.actions[static_cast<std::size_t>(rank_of(stage))];
+      if (stage > 0 && rank_of(stage - 1) != rank_of(stage)) {
+        list.push_back({schedule::Kind::kReceiveForward, stage, m, stage - 1});
+      }
+      list.push_back({schedule::Kind::kForward, stage, m, schedule::kNone});
+      if (stage + 1 < forwards.stages() && rank_of(stage + 1) != rank_of(stage)) {
+        list.push_back({schedule::Kind::kSendForward, stage, m, stage + 1});
+      }
+    }
+  }
   const PipelineReport before = state_->report;
-  state_->run(schedule_of(micro_batches), {.input = input, .loss = {}}, [&](StepRun& step) {
+  state_->run(forwards, what, [&](StepRun& step) {
     const NoSync no_round = parallel.no_sync();
     parallel.prepare_forward();
-    step.run_forwards(use);
+    step.run_forwards();
   });
   state_->report = before;
+}
+
+std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::Carry& input,
+                                  const Communicator& ranks) {
+  constexpr int kRounds = 3;  // the first warms up; of the others the faster counts
+  std::vector<double> seconds(units.size());
+  for (int round = 0; round < kRounds; ++round) {
+    nn::Carry next = input;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      for (at::Tensor& tensor : next) {
+        tensor = tensor.detach();
+        if (tensor.is_floating_point()) tensor.requires_grad_(true);
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      nn::Carry output = nn::call(units[i], next);
+      nn::Carry ends;
+      for (const at::Tensor& tensor : output) {
+        if (tensor.requires_grad()) ends.push_back(tensor.sum());
+      }
+      if (!ends.empty()) torch::autograd::backward(ends, {});
+      if (!output.empty()) tensor::finish_stream_of(output.front());
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      if (round > 0) seconds[i] = round == 1 ? taken.count() : std::min(seconds[i], taken.count());
+      next = std::move(output);
+    }
+  }
+  for (const nn::Unit& unit : units) {
+    for (at::Tensor parameter : unit.parameters()) parameter.mutable_grad() = at::Tensor();
+  }
+  if (ranks.size() > 1) {
+    ranks.all_reduce(seconds.data(), seconds.data(), seconds.size(), DataType::kFloat64, ReduceOp::kAvg,
+                     {.tag = "times of units"});
+  }
+  return seconds;
 }
 
 schedule::Replay Pipeline::gather_last() const {

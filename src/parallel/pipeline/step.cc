@@ -45,6 +45,7 @@ StepRun::StepRun(const Stages& stages, const schedule::Schedule& schedule, int r
       last_(last),
       report_(report) {
   report_ = {};
+  report_.micro_batches = schedule.micro_batches;
   report_.in_flight = {.by_stage = std::vector<int>(schedule.placement.size()),
                        .by_rank = std::vector<int>(static_cast<std::size_t>(schedule.ranks))};
 }
@@ -67,17 +68,27 @@ void StepRun::run(const std::function<void()>& before_last_backward) {
   report_.waiting += report_.total - from;
 }
 
-void StepRun::run_forwards(const std::function<void(int micro_batch)>& use) {
-  use_ = use;
+void StepRun::run_forwards() {
+  only_forwards_ = true;
   for (const Action& action : schedule_.actions[static_cast<std::size_t>(rank_)]) {
-    const ActionKind kind = action.kind;
-    if (kind != ActionKind::kForward && kind != ActionKind::kSendForward && kind != ActionKind::kReceiveForward)
-      continue;
     act(action);
-    if (kind == ActionKind::kForward && is_last(action.stage)) in_flight_.erase({action.stage, action.micro_batch});
-    if (kind == ActionKind::kSendForward) in_flight_.erase({action.stage, action.micro_batch});
+    const bool is_sent = action.kind == ActionKind::kSendForward;
+    const bool is_used = action.kind == ActionKind::kForward && (is_last(action.stage) || is_local(action.stage + 1));
+    if (is_sent || is_used) in_flight_.erase({action.stage, action.micro_batch});
   }
   messages_.finish();
+}
+
+void StepRun::compute(const Action& action) {
+  const auto body = [&] {
+    if (action.kind == ActionKind::kForward) {
+      forward(action.stage, action.micro_batch);
+    } else {
+      backward(action.stage, action.micro_batch);
+    }
+  };
+  if (!what_.around) return body();
+  what_.around(action.kind, action.micro_batch, body);
 }
 
 void StepRun::act(const Action& action) {
@@ -86,9 +97,9 @@ void StepRun::act(const Action& action) {
   waited_ = 0;
   const double from = now_s();
   switch (action.kind) {
-    case ActionKind::kForward: forward(action.stage, action.micro_batch); break;
+    case ActionKind::kForward:
     case ActionKind::kBackward:
-    case ActionKind::kBackwardInput: backward(action.stage, action.micro_batch); break;
+    case ActionKind::kBackwardInput: compute(action); break;
     case ActionKind::kBackwardWeight: break;
     case ActionKind::kSendForward: messages_.send(action, rank_of(action.peer), in_flight_.at(key).output); break;
     case ActionKind::kReceiveForward: messages_.expect(action, rank_of(action.peer)); break;
@@ -176,15 +187,9 @@ void StepRun::forward(int stage, int micro_batch) {
   Activation made;
   made.input = input_of(stage, micro_batch);
   if (is_last(stage)) {
-    run_last(stage, made.input, [&] {
-      if (use_) {
-        use_(micro_batch);
-      } else {
-        made.loss = what_.loss(micro_batch);
-      }
-    });
+    run_last(stage, made.input, [&] { made.loss = what_.loss(micro_batch); });
     REIGEN_CHECK(
-        use_ || (made.loss.defined() && made.loss.numel() == 1),
+        only_forwards_ || (made.loss.defined() && made.loss.numel() == 1),
         "[pipeline] the loss of micro-batch {} is not one number\n  got: {}   expected: a tensor with one element",
         micro_batch, made.loss.defined() ? fmt::format("{} elements", made.loss.numel()) : "an undefined tensor");
   } else {

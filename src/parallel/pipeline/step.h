@@ -36,8 +36,8 @@ class StepRun {
   // Runs the actions of the rank's list. before_last_backward() is called before the last action that computes
   // gradients.
   void run(const std::function<void()>& before_last_backward);
-  // Runs F, SEND_F and RECV_F of the list only.
-  void run_forwards(const std::function<void(int micro_batch)>& use);
+  // Runs the forwards of a list that has no other computations, without gradients.
+  void run_forwards();
 
   // The action that runs now; for error messages.
   const schedule::Action& now() const { return now_; }
@@ -57,6 +57,7 @@ class StepRun {
   bool is_local(int stage) const { return rank_of(stage) == rank_; }
 
   void act(const schedule::Action& action);
+  void compute(const schedule::Action& action);
   void forward(int stage, int micro_batch);
   void backward(int stage, int micro_batch);
   nn::Carry input_of(int stage, int micro_batch);
@@ -74,7 +75,7 @@ class StepRun {
   PipelineReport& report_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   schedule::Action now_;
-  std::function<void(int)> use_;  // in place of the loss, if only forwards run
+  bool only_forwards_ = false;
   std::map<Key, Activation> in_flight_;
   std::map<Key, nn::Carry> inputs_;           // of stages whose input is made on this rank
   std::map<Key, nn::Carry> gradients_;        // of outputs whose reader is on this rank

@@ -64,6 +64,12 @@ std::string to_json(const Summary& s) {
                                        {"first_step_s", s.first_step_s},
                                        {"wall_s", s.wall_s}};
   json.update(rest);
+  if (s.pipeline) {
+    json["pipeline"] = {{"schedule", s.pipeline->schedule},
+                        {"micro_batches", s.pipeline->micro_batches},
+                        {"bubble", s.pipeline->bubble},
+                        {"bubble_predicted", s.pipeline->predicted}};
+  }
   for (const auto& [key, value] : s.test_figures) json[key] = value;
   return json.dump(2) + '\n';
 }
@@ -83,6 +89,14 @@ std::string to_text(const Summary& s) {
         "  step           {:.1f} ms: data {}, forward {}, backward {}, exposed communication {}, optimizer {}\n",
         all * 1e3, share(s.mean.data), share(s.mean.forward), share(s.mean.backward), share(s.mean.exposed),
         share(s.mean.optimizer));
+  }
+  if (s.pipeline) {
+    text += fmt::format(
+        "  pipeline       {} with {}: ranks wait for {:.1f} % of the last step (predicted from the stages' times: "
+        "{:.1f} %), pipeline.svg\n",
+        s.pipeline->schedule,
+        fmt::format("{} micro-batch{}", s.pipeline->micro_batches, s.pipeline->micro_batches == 1 ? "" : "es"),
+        100 * s.pipeline->bubble, 100 * s.pipeline->predicted);
   }
   std::vector<std::string> peaks;
   for (const auto bytes : s.peak_rss_bytes) peaks.push_back(format_bytes(static_cast<std::uint64_t>(bytes)));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,13 @@ struct Summary {
   double wall_s = 0;        // from the start of the process to the summary
   std::vector<std::int64_t> peak_rss_bytes = {};  // one entry for each rank
   MemoryReport memory = {};
+  struct Pipeline {
+    std::string schedule = {};
+    int micro_batches = 0;
+    double bubble = 0;     // of the last step, measured
+    double predicted = 0;  // by replay(), from the mean times of the stages
+  };
+  std::optional<Pipeline> pipeline = {};  // with mesh.pp, if this process made a step
   std::filesystem::path directory = {};
 };
 

@@ -1,5 +1,4 @@
 #include "train/loop/ending.h"
-#include "train/model/precision.h"
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -12,6 +11,9 @@
 #include <vector>
 
 #include "reigen/format/atomic_file.h"
+#include "reigen/schedule/picture.h"
+#include "train/model/divide_model.h"
+#include "train/model/precision.h"
 #include "train/run/agree.h"
 #include "train/run/process_age.h"
 
@@ -91,6 +93,25 @@ void Ending::write_results() {
   });
 }
 
+// Writes pipeline.svg, a picture of the last step.
+std::optional<Summary::Pipeline> Ending::draw_pipeline() {
+  const parallel::Pipeline& pipeline = model_.pipeline();
+  if (!pipeline || pipeline.last().micro_batches == 0) return std::nullopt;
+  const int micro_batches = pipeline.last().micro_batches;
+  const PipelineTimes times = times_of(pipeline, micro_batches);
+  const std::string& schedule = run_.config.mesh.schedule;
+  together(run_.world, "picture of the pipeline", [&] {
+    if (!run_.is_first()) return;
+    const std::string title = fmt::format("{}, {} micro-batches, step {}", schedule, micro_batches, run_.done);
+    format::write_file_atomically(files_.directory() / "pipeline.svg",
+                                  schedule::to_svg(times.measured, {.title = title, .unit = "s"}));
+  });
+  return Summary::Pipeline{.schedule = schedule,
+                           .micro_batches = micro_batches,
+                           .bubble = times.measured.bubble,
+                           .predicted = times.predicted.bubble};
+}
+
 Summary Ending::summarize() {
   Summary summary{.task = run_.task.name(),
                   .backend = run_.world.backend(),
@@ -119,13 +140,14 @@ Summary Ending::summarize() {
   summary.peak_rss_bytes.resize(static_cast<std::size_t>(run_.world.size()));
   run_.world.all_gather(&peak, summary.peak_rss_bytes.data(), 1, DataType::kInt64, {.tag = "peak memory"});
   summary.memory = memory_.report(model_, run_.world);
+  summary.pipeline = draw_pipeline();
   return summary;
 }
 
 // Prints the task's closing words. They are only for people, so an error in them causes only a warning.
 void Ending::say_closing_words() {
-  // If ranks divide the weights over a network, rank 0 does not have all weights and cannot run the model alone.
-  if (!run_.is_first() || model_.gathers()) return;
+  // If no rank has all weights, rank 0 cannot run the model alone.
+  if (!run_.is_first() || model_.is_in_parts()) return;
   try {
     const at::NoGradGuard no_grad;
     model_.module().eval();

@@ -49,6 +49,7 @@ class Ending {
   void note_lost_checkpoint(const std::string& why);
   void write_results();
   Summary summarize();
+  std::optional<Summary::Pipeline> draw_pipeline();
   void say_closing_words();
 
   Run& run_;

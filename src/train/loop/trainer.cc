@@ -30,7 +30,7 @@
 #include "train/loop/step_graph.h"
 #include "train/loop/validation.h"
 #include "train/model/device.h"
-#include "train/model/divide_layers.h"
+#include "train/model/divide_model.h"
 #include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 #include "train/model/trained_model.h"
@@ -200,7 +200,7 @@ void Trainer::Impl::begin_progress() {
 
 // Returns false if the run is to go on from an earlier checkpoint.
 bool Trainer::Impl::train() {
-  model.module().train();
+  run.task.module().train();
   checkpoints.prepare();
   try {
     while (run.done < run.total && !run.stop) {
@@ -309,8 +309,9 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   not_finite.begin_step();
   const OwnLoss own = forward_and_backward(batch, time);
   model.note_step();
-  time.exposed = run.world.size() > 1 ? model.parallel().last_exposed_communication().count() : 0;
-  time.backward -= time.exposed;
+  const double averaging = run.world.size() > 1 ? model.parallel().last_exposed_communication().count() : 0;
+  time.exposed += averaging;
+  time.backward -= averaging;
   const double met = model.seconds_met();
   Optimization::Gradients gradients = model.optimization().look();
   time.optimizer = lap(Phase::kGradients);
@@ -370,6 +371,16 @@ OwnLoss Trainer::Impl::forward_and_backward(const data::Batch& batch, StepTime& 
     return sum;
   }
   OwnLoss sum(run.device);
+  if (model.pipeline()) {
+    run_pipeline(run, model, batch.parts, [&](const at::Tensor& mean, std::int64_t terms) { sum.add(mean, terms); });
+    end_phase(Phase::kBackward);
+    const parallel::PipelineReport& report = model.pipeline().last();
+    const double all = phase.lap();
+    time.forward += report.forward;
+    time.exposed += report.waiting;
+    time.backward += all - report.forward - report.waiting;
+    return sum;
+  }
   for (std::size_t i = 0; i < batch.parts.size(); ++i) {
     const data::MicroBatch& part = batch.parts[i];
     std::optional<parallel::NoSync> only_adds_up;

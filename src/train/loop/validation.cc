@@ -27,7 +27,7 @@ Scores Validation::score_all(bool may_end) {
   const at::NoGradGuard no_grad;
   model_.settle();
   auto averaged = model_.is_made() ? model_.optimization().swap_in_average() : std::nullopt;
-  torch::nn::Module& module = model_.module();
+  torch::nn::Module& module = run_.task.module();
   const bool was_training = module.is_training();
   module.eval();
   const bool gathers = model_.gathers();
@@ -37,21 +37,33 @@ Scores Validation::score_all(bool may_end) {
   const std::int64_t batch = run_.task.score_batch();
   const std::int64_t count = calls();
   bool ends = false;
-  for (std::int64_t call = 0; call < count && !ends; ++call) {
+  const auto indices_of = [&](std::int64_t call) {
     const std::int64_t first = mine.begin + call * batch;
     std::vector<std::int64_t> indices;
     for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
-    Scores scores;
-    if (!indices.empty()) {
-      scores = score_some(indices);
-    } else if (gathers) {
-      score_some({0});  // gathering is collective, so all ranks make the same number of forwards
-    }
+    return indices;
+  };
+  const auto add = [&](const Scores& scores) {
     sum.loss_sum += scores.loss_sum;
     if (scores.correct) sum.correct = sum.correct.value_or(0) + *scores.correct;
     sum.count += scores.count;
-    const bool is_last = call + 1 == count;  // after the last forward the score is complete, so it is used
-    ends = may_end && !is_last && call % kCallsTogether == kCallsTogether - 1 && hears_of_stop();
+  };
+  for (std::int64_t first = 0; first < count && !ends; first += kCallsTogether) {
+    const std::int64_t calls = std::min(kCallsTogether, count - first);
+    if (model_.pipeline()) {
+      score_in_stages(first, calls, indices_of, add);
+    } else {
+      for (std::int64_t call = first; call < first + calls; ++call) {
+        const std::vector<std::int64_t> indices = indices_of(call);
+        if (!indices.empty()) {
+          add(score_some(indices));
+        } else if (gathers) {
+          score_some({0});  // gathering is collective, so all ranks make the same number of forwards
+        }
+      }
+    }
+    const bool is_last = first + calls == count;  // after the last forward the score is complete, so it is used
+    ends = may_end && !is_last && hears_of_stop();
   }
   module.train(was_training);
   if (averaged) averaged->end();
@@ -71,11 +83,36 @@ bool Validation::hears_of_stop() {
   return run_.stop;
 }
 
-Scores Validation::score_some(const std::vector<std::int64_t>& indices) {
+data::Samples Validation::samples_of(const std::vector<std::int64_t>& indices) {
   const data::Dataset& test = data_.test();
-  const data::Samples samples = data::complete(test.gather(indices), test, static_cast<std::int64_t>(indices.size()));
+  return samples_on(run_.device, data::complete(test.gather(indices), test, static_cast<std::int64_t>(indices.size())));
+}
+
+Scores Validation::score_some(const std::vector<std::int64_t>& indices) {
   const auto autocast = compute_type(run_.config.train.precision, run_.device);
-  return run_.task.score_of(samples_on(run_.device, samples));
+  return run_.task.score_of(samples_of(indices));
+}
+
+// All ranks make the same number of forwards. A rank without samples runs one that does not count.
+void Validation::score_in_stages(std::int64_t first, std::int64_t calls, const IndicesOf& indices_of,
+                                 const std::function<void(const Scores&)>& add) {
+  const auto samples = [&](int i) {
+    const std::vector<std::int64_t> indices = indices_of(first + i);
+    return samples_of(indices.empty() ? std::vector<std::int64_t>{0} : indices);
+  };
+  model_.pipeline().evaluate(model_.parallel(), static_cast<int>(calls),
+                             {.input = [&](int i) { return run_.task.first_input(samples(i)); },
+                              .loss =
+                                  [&](int i) {
+                                    const Scores scores = run_.task.score_of(samples(i));
+                                    if (!indices_of(first + i).empty()) add(scores);
+                                    return at::Tensor();
+                                  },
+                              .around =
+                                  [&](schedule::Kind, int, const std::function<void()>& body) {
+                                    const auto autocast = compute_type(run_.config.train.precision, run_.device);
+                                    body();
+                                  }});
 }
 
 // The number of forwards that the rank with the most samples makes.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "reigen/train/task.h"
@@ -30,7 +31,11 @@ class Validation {
 
  private:
   Scores score_all(bool may_end);
+  using IndicesOf = std::function<std::vector<std::int64_t>(std::int64_t call)>;
   Scores score_some(const std::vector<std::int64_t>& indices);
+  void score_in_stages(std::int64_t first, std::int64_t calls, const IndicesOf& indices_of,
+                       const std::function<void(const Scores&)>& add);
+  data::Samples samples_of(const std::vector<std::int64_t>& indices);
   std::int64_t calls() const;
   bool hears_of_stop();
 

@@ -26,6 +26,33 @@ at::Tensor loss_of(Run& run, const data::MicroBatch& part) {
   return run.task.loss_of(samples_on(run.device, {part.input, part.target, part.inputs, part.targets}));
 }
 
+void run_pipeline(Run& run, TrainedModel& model, const std::vector<data::MicroBatch>& parts,
+                  const std::function<void(const at::Tensor& mean, std::int64_t terms)>& note) {
+  const auto part = [&](int i) -> const data::MicroBatch& { return parts[static_cast<std::size_t>(i)]; };
+  const parallel::PipelineStep step{
+      .input =
+          [&](int i) {
+            const data::MicroBatch& p = part(i);
+            return run.task.first_input(samples_on(run.device, {p.input, p.target, p.inputs, p.targets}));
+          },
+      .loss =
+          [&](int i) {
+            const data::MicroBatch& p = part(i);
+            const at::Tensor mean = run.task.loss_of(samples_on(run.device, {p.input, p.target, p.inputs, p.targets}));
+            note(mean, p.terms);
+            return model.optimization().scaled(p.weight == 1 ? mean : mean * p.weight);
+          },
+      .around =
+          [&](schedule::Kind kind, int i, const std::function<void()>& body) {
+            const bool is_forward = kind == schedule::Kind::kForward;
+            const auto autocast = is_forward ? compute_type(run.config.train.precision, run.device) : nullptr;
+            std::optional<nn::StandIn> stand_in;
+            if (part(i).count == 0) stand_in.emplace();
+            body();
+          }};
+  model.pipeline().step(model.parallel(), static_cast<int>(parts.size()), step);
+}
+
 void backward(TrainedModel& model, const at::Tensor& mean, const data::MicroBatch& part) {
   std::optional<nn::StandIn> stand_in;  // backward may compute units again
   if (part.count == 0) stand_in.emplace();

@@ -4,6 +4,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
+#include <vector>
+
 #include "reigen/data/loader.h"
 #include "train/model/trained_model.h"
 #include "train/run/run.h"
@@ -18,6 +22,11 @@ void seed_step(const Run& run, std::int64_t done);
 // Returns the mean loss over the terms of the micro-batch. If this rank has no sample, the forward uses a stand-in
 // sample of weight 0.
 at::Tensor loss_of(Run& run, const data::MicroBatch& part);
+
+// Forward and backward of all micro-batches of a batch in the pipeline of the model. Calls note(mean, terms) for the
+// loss of each micro-batch, on the ranks of the last stage.
+void run_pipeline(Run& run, TrainedModel& model, const std::vector<data::MicroBatch>& parts,
+                  const std::function<void(const at::Tensor& mean, std::int64_t terms)>& note);
 
 // Calls backward on `mean` times the weight of the micro-batch in the batch, times the loss scale. `mean` is the result
 // of loss_of().

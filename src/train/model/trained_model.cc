@@ -19,7 +19,7 @@
 #include "tensor/calls.h"
 #include "train/model/activations.h"
 #include "train/model/device.h"
-#include "train/model/divide_layers.h"
+#include "train/model/divide_model.h"
 #include "train/model/memory_fit.h"
 #include "train/model/parallel_options.h"
 #include "train/model/verify_before_training.h"
@@ -131,17 +131,22 @@ void TrainedModel::set_values(const Start& start) {
 
 void TrainedModel::wrap(const Start& start, bool without_memory) {
   const Config& config = run_.config;
+  const std::int64_t samples = (start.global_batch + run_.data.size() - 1) / run_.data.size();
   if (run_.device.is_cuda()) module().to(run_.device);
   parallel::DataParallelOptions how =
       data_parallel_options(config.parallel, run_.data, run_.device, run_.mesh.has_value());
   how.units = run_.task.units();
-  if (run_.mesh) {
+  if (config.mesh.tp > 1) {
     how.tensor_parallel = divide_layers(run_);
     run_.task.divide(how.tensor_parallel);
   }
+  if (config.mesh.pp > 1) {
+    const std::int64_t micro = config.train.micro_batch;
+    pipeline_ = how.pipeline = divide_stages(run_, micro > 0 ? std::min(micro, samples) : samples);
+  }
   if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
   if (without_memory) how.initialize = alone([&] { set_values(start); });
-  parallel::LayoutInputs inputs = parallel::layout_inputs(module(), run_.world, how);
+  parallel::LayoutInputs inputs = parallel::layout_inputs(run_.task.module(), run_.world, how);
   inputs.choices.states = states_of(config.optim);
   const layout::Layout layout = inputs.choose();
   mesh_.clear();
@@ -149,7 +154,6 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   memory_ = formula(layout, layout.coordinates_of(run_.world.rank()));
   // After a rollback there is no check: the memory of the old wrapper may not be free yet, so it would be counted
   // twice.
-  const std::int64_t samples = (start.global_batch + run_.data.size() - 1) / run_.data.size();
   if (run_.rollbacks == 0) {
     require_room(module(), inputs, config, samples, run_.world, [&] { return available_on(run_.device); });
     if (const std::int64_t pinned =
@@ -164,7 +168,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
                    run_.world);
     }
   }
-  parallel_.emplace(module(), run_.world, how);
+  parallel_.emplace(run_.task.module(), run_.world, how);
   optimization_.emplace(
       config, parallel_->parameters(),
       RunLength{.total_steps = run_.total, .global_batch = start.global_batch, .world_size = run_.data.size()});
@@ -173,7 +177,9 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
 void TrainedModel::load_state(const Start& start) {
   std::vector<tensor::NamedTensor> of_optimization;
   std::map<std::string, at::Tensor> of_strategy;
-  for (const tensor::NamedTensor& item : tensor::read_group(*start.from, "optimizer", state())) {
+  tensor::IsElsewhere is_elsewhere;
+  if (pipeline_) is_elsewhere = [this](std::string_view name) { return pipeline_.is_elsewhere(name); };
+  for (const tensor::NamedTensor& item : tensor::read_group(*start.from, "optimizer", state(), is_elsewhere)) {
     if (item.name.starts_with(kOfStrategy))
       of_strategy[item.name.substr(kOfStrategy.size())] = item.tensor;
     else
@@ -192,6 +198,7 @@ void TrainedModel::release() {
   if (optimization_) optimization_->leave_out();
   optimization_.reset();
   parallel_.reset();
+  pipeline_ = {};
   activations_.reset();
 }
 
@@ -223,7 +230,8 @@ std::vector<tensor::NamedTensor> TrainedModel::state() const {
 
 std::int64_t TrainedModel::whole_weights() const {
   std::int64_t bytes = 0;
-  for (const at::Tensor& parameter : module().parameters()) bytes += static_cast<std::int64_t>(parameter.nbytes());
+  for (const at::Tensor& parameter : run_.task.module().parameters())
+    bytes += static_cast<std::int64_t>(parameter.nbytes());
   return bytes;
 }
 

@@ -38,7 +38,11 @@ class TrainedModel {
   void release();
   bool is_made() const { return optimization_.has_value(); }
 
-  torch::nn::Module& module() const { return run_.task.module(); }
+  // The module with the parameters of this rank: the task's module, or this rank's stages of it. Its forward is that of
+  // the task's module.
+  torch::nn::Module& module() const { return pipeline_ ? pipeline_.module() : run_.task.module(); }
+  // The pipeline of mesh.pp; there is none without it.
+  const parallel::Pipeline& pipeline() const { return pipeline_; }
   // parallel() and optimization() may be called only after make().
   parallel::DataParallelBase& parallel() { return *parallel_; }
   const parallel::DataParallelBase& parallel() const { return *parallel_; }
@@ -50,7 +54,7 @@ class TrainedModel {
   bool ranks_differ() const { return parallel_ && parallel_->ranks_differ(); }
   // Whether weights are sharded over a network, so that no rank has all of them between steps.
   bool gathers() const { return parallel_ && parallel_->gathers(); }
-  // Whether no rank has all weights: they are sharded over a network, or ranks divide layers (mesh.tp).
+  // Whether no rank has all weights: they are sharded over a network, or ranks divide the model (mesh.tp, mesh.pp).
   bool is_in_parts() const { return gathers() || run_.mesh.has_value(); }
 
   // Call it after a backward: from now on the ranks may differ again, so settle() has work to do.
@@ -78,6 +82,7 @@ class TrainedModel {
 
   Run& run_;
   std::unique_ptr<nn::ActivationCheckpoint> activations_;
+  parallel::Pipeline pipeline_;
   std::optional<parallel::DataParallelBase> parallel_;
   std::optional<Optimization> optimization_;
   std::vector<std::pair<std::string, std::int64_t>> mesh_;

@@ -34,11 +34,13 @@ struct Run {
 
   Task& task;
   Communicator world;  // all ranks
-  // The ranks that compute on different samples: all ranks, or with mesh.tp those along the axes of data parallelism.
+  // The ranks that compute on different samples: all ranks, or with mesh.tp or mesh.pp those along the axes of data
+  // parallelism.
   Communicator data;
-  std::optional<mesh::Mesh> mesh = {};  // of all ranks, if mesh.tp is above 1
-  // How many ranks compute on the same samples. Sums over `world` count each of these samples so often.
-  int copies() const { return world.size() / data.size(); }
+  std::optional<mesh::Mesh> mesh = {};  // of all ranks, if mesh.tp or mesh.pp is above 1
+  // How many ranks compute the loss of the same samples: in a pipeline only ranks of the last stage do. Sums over
+  // `world` count each of these samples so often.
+  int copies() const { return mesh ? mesh->size("tp") : 1; }
   // The mean of a loss over `terms`, from its sum over all ranks of `world`.
   double mean_of(double sum, std::int64_t terms) const { return sum / copies() / static_cast<double>(terms); }
   TrainerOptions options;

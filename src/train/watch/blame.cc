@@ -73,15 +73,18 @@ bool is_held_finite(const std::vector<ParameterRange>& weights, const at::Tensor
   return is_finite(parameter.detach());
 }
 
-Suspect suspect(double loss, const torch::nn::Module& module, const parallel::DataParallelBase& parallel) {
-  const std::vector<ParameterRange> weights = parallel.weights();
+// `module`: the whole model. Of a pipeline's model this rank looks at the parameters of its stages.
+Suspect suspect(double loss, const torch::nn::Module& module, const TrainedModel& model) {
+  const std::vector<ParameterRange> weights = model.parallel().weights();
   Suspect found{.loss = loss};
-  std::int64_t index = 0;
-  for (const at::Tensor& parameter : module.parameters()) {
-    const at::Tensor& gradient = parameter.grad();
-    if (found.weight < 0 && !is_held_finite(weights, parameter)) found.weight = index;
-    if (gradient.defined() && !is_kept_finite(parallel.parameters(), parameter)) found.gradient = index;
+  std::int64_t index = -1;
+  for (const auto& item : module.named_parameters()) {
     ++index;
+    if (model.pipeline() && model.pipeline().is_elsewhere(item.key())) continue;
+    const at::Tensor& parameter = item.value();
+    if (found.weight < 0 && !is_held_finite(weights, parameter)) found.weight = index;
+    const bool has_gradient = parameter.grad().defined();
+    if (has_gradient && !is_kept_finite(model.parallel().parameters(), parameter)) found.gradient = index;
   }
   return found;
 }
@@ -128,10 +131,10 @@ std::string Blame::of_past_step(double loss, const data::Batch& batch, std::int6
 
 std::string Blame::of(double loss, const data::Batch& batch, std::int64_t step, bool has_gradients) {
   std::vector<Suspect> all(static_cast<std::size_t>(run_.world.size()));
-  const auto name = [&](std::int64_t index) { return name_of(model_.module(), index); };
+  const auto name = [&](std::int64_t index) { return name_of(run_.task.module(), index); };
   const auto ask = [&](bool failed) {
     Suspect& own = all[static_cast<std::size_t>(run_.world.rank())] =
-        suspect(batch.terms == 0 ? 0 : loss, model_.module(), model_.parallel());
+        suspect(batch.terms == 0 ? 0 : loss, run_.task.module(), model_);
     own.failed = failed ? 1 : 0;
     run_.world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
   };
@@ -144,7 +147,8 @@ std::string Blame::of(double loss, const data::Batch& batch, std::int64_t step, 
     return fmt::format("the weights {} hold it, from the step before or from the start", name(holder->weight));
   }
   // An average is not finite if the gradient of any rank is not finite, so it does not show which rank is to blame.
-  bool is_own = run_.world.size() == 1 || model_.ranks_differ();
+  // The ranks of a pipeline do not compute the step again: each names what it has found in its stages.
+  bool is_own = run_.world.size() == 1 || model_.ranks_differ() || model_.pipeline();
   if (!any(has_lost) && !any(has_weight)) {
     if (has_gradients && !any(has_gradient)) return "every gradient is a number: their squares are too large to add";
     if (!is_own || !has_gradients) {
@@ -190,23 +194,23 @@ std::string Blame::of(double loss, const data::Batch& batch, std::int64_t step, 
 }
 
 std::string Blame::of_own_gradients() {
-  const Suspect own = suspect(0, model_.module(), model_.parallel());
+  const Suspect own = suspect(0, run_.task.module(), model_);
   std::vector<Suspect> all(static_cast<std::size_t>(run_.world.size()));
   run_.world.all_gather(&own, all.data(), sizeof(Suspect), DataType::kUint8, {.tag = "who has no number"});
   const std::string text = list_ranks(all, [&](const Suspect& s) {
     std::vector<std::string> what;
-    if (s.gradient >= 0) what.push_back(fmt::format("gradient of {}", name_of(model_.module(), s.gradient)));
+    if (s.gradient >= 0) what.push_back(fmt::format("gradient of {}", name_of(run_.task.module(), s.gradient)));
     return what;
   });
   return text.empty() ? "every rank's gradient is a number: their mean is too large" : text;
 }
 
 std::string Blame::of_this_rank(double loss) {
-  const Suspect own = suspect(loss, model_.module(), model_.parallel());
+  const Suspect own = suspect(loss, run_.task.module(), model_);
   std::string text = fmt::format("rank {}: ", run_.world.rank());
   if (has_lost(own)) return text + fmt::format("loss {}", loss);
-  if (own.weight >= 0) return text + fmt::format("weights {}", name_of(model_.module(), own.weight));
-  if (own.gradient >= 0) return text + fmt::format("gradient of {}", name_of(model_.module(), own.gradient));
+  if (own.weight >= 0) return text + fmt::format("weights {}", name_of(run_.task.module(), own.weight));
+  if (own.gradient >= 0) return text + fmt::format("gradient of {}", name_of(run_.task.module(), own.gradient));
   return text + "every gradient is a number: their squares are too large to add";
 }
 

@@ -1,0 +1,168 @@
+#include "train/model/divide_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "comm/agree.h"
+#include "data/complete.h"
+#include "reigen/base/error.h"
+#include "reigen/nn/without_memory.h"
+#include "reigen/schedule/text.h"
+#include "train/model/device.h"
+
+namespace reigen::train {
+
+namespace {
+
+// The degrees with which the option could stand in place of its value.
+std::string possible_degrees(std::int64_t ranks, std::int64_t others) {
+  std::vector<std::int64_t> possible;
+  for (std::int64_t degree = 1; degree * others <= ranks; ++degree) {
+    if (ranks % (degree * others) == 0) possible.push_back(degree);
+  }
+  return fmt::format("{}", fmt::join(possible, ", "));
+}
+
+bool is_file(const std::string& schedule) { return schedule.find_first_of("./") != std::string::npos; }
+
+// Rank 0 reads the file for all ranks.
+schedule::Schedule schedule_of_file(Run& run) {
+  const std::string& path = run.config.mesh.schedule;
+  const std::string text = comm::attempt_first(run.world, "file of a schedule", [&] {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) {
+      throw IoError(Report{.what = "mesh.schedule: the file cannot be read",
+                           .got = fmt::format("{}: {}", path, base::errno_text(errno)),
+                           .fix = "correct the path, or name a known schedule"},
+                    ExitCode::kInputMissing);
+    }
+    std::ostringstream all;
+    all << file.rdbuf();
+    return all.str();
+  });
+  return schedule::parse_schedule(text);
+}
+
+}  // namespace
+
+void open_mesh(Run& run) {
+  const std::int64_t tp = run.config.mesh.tp, pp = run.config.mesh.pp;
+  if (tp == 1 && pp == 1) return;
+  const std::int64_t ranks = run.world.size();
+  const std::int64_t replicas = run.config.parallel.replicas;
+  if (ranks % (tp * pp * replicas) != 0) {
+    std::vector<std::string> fit;
+    const auto add = [&](const char* option, std::int64_t others) {
+      const std::string degrees = possible_degrees(ranks, others);
+      if (!degrees.empty()) fit.push_back(fmt::format("{} {}", option, degrees));
+    };
+    if (tp > 1) add("mesh.tp", pp * replicas);
+    if (pp > 1) add("mesh.pp", tp * replicas);
+    const std::int64_t step = tp * pp * replicas;
+    throw InvalidArgument(Report{
+        .what = fmt::format("{} not divide the ranks", tp == 1   ? "mesh.pp does"
+                                                       : pp == 1 ? "mesh.tp does"
+                                                                 : "mesh.tp and mesh.pp do"),
+        .got = fmt::format("{}{}parallel.replicas {}, {}", tp > 1 ? fmt::format("mesh.tp {}, ", tp) : "",
+                           pp > 1 ? fmt::format("mesh.pp {}, ", pp) : "", replicas, base::counted(ranks, "rank")),
+        .expected =
+            fit.empty() ? "a number of ranks that their product divides" : fmt::format("{}", fmt::join(fit, "; or ")),
+        .fix = fmt::format("choose one of these, or start {}", base::counted((ranks / step + 1) * step, "rank"))});
+  }
+  run.mesh.emplace(run.world, std::vector<mesh::Axis>{{"pp", static_cast<int>(pp)},
+                                                      {"dp_replicate", static_cast<int>(replicas)},
+                                                      {"dp_shard", mesh::kRest},
+                                                      {"tp", static_cast<int>(tp)}});
+  run.data = run.mesh->along({"dp_replicate", "dp_shard"});
+  run.say("mesh: " + run.mesh->to_text());
+  if (tp > 1 && !run.mesh->along("tp").shares_memory() && run.device.is_cpu()) {
+    run.say(
+        fmt::format("warning: the {} ranks of mesh.tp share no memory, so each layer sends activations over the "
+                    "network",
+                    tp));
+  }
+}
+
+parallel::TensorParallel divide_layers(Run& run) {
+  const parallel::Plan plan = run.task.tensor_plan();
+  if (plan.empty()) {
+    throw InvalidArgument(
+        Report{.what = fmt::format("mesh.tp: the task {} does not say how to divide its model", run.task.name()),
+               .expected = "the recipe gpt or llama, or a task with tensor_plan()",
+               .fix = "leave mesh.tp out, or give the task a plan (reigen/parallel/tensor_parallel.h)"});
+  }
+  const std::vector<at::Tensor> parameters = run.task.module().parameters();
+  if (std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory)) {
+    throw InvalidArgument(Report{.what = "mesh.tp needs a model with memory",
+                                 .got = "a module that was made under nn::WithoutMemory",
+                                 .fix = "make it without that where config.mesh.tp is above 1"});
+  }
+  return parallel::parallelize(run.task.module(), *run.mesh, plan, {.sequence = run.config.mesh.sequence});
+}
+
+parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
+  const config::MeshConfig& mesh = run.config.mesh;
+  parallel::PipelineOptions options{.virtual_stages = static_cast<int>(mesh.virtual_stages), .units = run.task.units()};
+  if (is_file(mesh.schedule)) {
+    options.own = schedule_of_file(run);
+  } else {
+    options.schedule = schedule::name_of(mesh.schedule);
+  }
+  if (options.units.empty()) {
+    throw InvalidArgument(Report{.what = fmt::format("mesh.pp: the model of {} has no units", run.task.name()),
+                                 .expected = "a task with units(), for example the recipe gpt or llama",
+                                 .fix = "leave mesh.pp out, or give the task's model units (reigen/nn/unit.h)"});
+  }
+  if (mesh.cut == "count") options.costs.assign(options.units.size(), 1);
+  if (mesh.cut == "time") {
+    std::vector<std::int64_t> first(static_cast<std::size_t>(samples));
+    std::iota(first.begin(), first.end(), 0);
+    const data::DatasetPtr training = run.task.training_data();
+    const data::Samples taken = samples_on(run.device, data::complete(training->gather(first), *training, samples));
+    options.costs = parallel::measure_units(options.units, run.task.first_input(taken), run.world);
+  }
+  parallel::Pipeline made = parallel::make_pipeline(run.task.module(), *run.mesh, std::move(options));
+  std::vector<std::string> stages;
+  const std::vector<std::size_t>& first = made.first_units();
+  for (std::size_t s = 0; s < first.size(); ++s) {
+    const std::size_t last = (s + 1 < first.size() ? first[s + 1] : made.units().size()) - 1;
+    const std::string& name = made.units()[first[s]].name();
+    stages.push_back(last == first[s] ? name : fmt::format("{} to {}", name, made.units()[last].name()));
+  }
+  run.say(fmt::format("stages: {}", fmt::join(stages, "; ")));
+  return made;
+}
+
+PipelineTimes times_of(const parallel::Pipeline& pipeline, int micro_batches) {
+  PipelineTimes times{.measured = pipeline.gather_last()};
+  const schedule::Schedule& schedule = pipeline.schedule_of(micro_batches);
+  schedule::Times mean{.stages = std::vector<schedule::StageTimes>(
+                           static_cast<std::size_t>(schedule.stages()),
+                           {.forward = 0, .backward = 0, .backward_input = 0, .backward_weight = 0})};
+  for (const std::vector<schedule::Span>& rank : times.measured.ranks) {
+    for (const auto& [action, start, end] : rank) {
+      schedule::StageTimes& stage = mean.stages[static_cast<std::size_t>(action.stage)];
+      const double share = (end - start) / micro_batches;
+      if (action.kind == schedule::Kind::kForward) stage.forward += share;
+      if (action.kind == schedule::Kind::kBackward) stage.backward += share;
+      if (action.kind == schedule::Kind::kBackwardInput) stage.backward_input += share;
+      if (action.kind == schedule::Kind::kBackwardWeight) stage.backward_weight += share;
+    }
+  }
+  times.predicted = schedule::replay(schedule, mean);
+  return times;
+}
+
+}  // namespace reigen::train

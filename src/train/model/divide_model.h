@@ -1,0 +1,33 @@
+// The mesh of a run whose ranks divide its model (mesh.tp and mesh.pp), and the division itself.
+// Thread rule: used only by the thread of its rank.
+#pragma once
+
+#include "reigen/parallel/pipeline.h"
+#include "reigen/parallel/tensor_parallel.h"
+#include "train/run/run.h"
+
+namespace reigen::train {
+
+// If mesh.tp or mesh.pp is above 1, makes run.mesh with the axes pp, dp_replicate, dp_shard and tp, and sets run.data
+// to the ranks along the axes of data parallelism. Collective. Throws InvalidArgument on every rank if mesh.tp times
+// mesh.pp does not divide the number of ranks.
+void open_mesh(Run& run);
+
+// Divides the model as the task's plan says. Collective. Throws InvalidArgument on every rank if the task has no plan,
+// or as parallel::parallelize() does.
+parallel::TensorParallel divide_layers(Run& run);
+
+// Divides the model into the stages of a pipeline, as mesh.schedule and mesh.cut say. Collective. `samples`: of one
+// micro-batch, for mesh.cut time. Throws InvalidArgument on every rank if the task's model has no units, for a schedule
+// that is unknown or that its file does not describe, or as parallel::pipeline() does.
+parallel::Pipeline divide_stages(Run& run, std::int64_t samples);
+
+// What the run's pipeline did in its last step: the times of all ranks, and what replay() predicts from the mean times
+// of the stages. Collective over the ranks along axis pp.
+struct PipelineTimes {
+  schedule::Replay measured = {};
+  schedule::Replay predicted = {};
+};
+PipelineTimes times_of(const parallel::Pipeline& pipeline, int micro_batches);
+
+}  // namespace reigen::train
