@@ -52,7 +52,12 @@ struct ApplyKeeping : torch::autograd::Function<ApplyKeeping> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto capsule = context->saved_data["pair"].toCapsule();
-    variable_list result = static_cast<KeepingPair&>(*capsule).backward(gradients, context->get_saved_variables());
+    variable_list inputs = context->get_saved_variables();
+    // A backward may ask for some gradients only. The others are those of tensors that require none.
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!context->needs_input_grad(i)) inputs[i] = inputs[i].detach();
+    }
+    variable_list result = static_cast<KeepingPair&>(*capsule).backward(gradients, inputs);
     result.emplace_back();  // no gradient for `pair`
     return result;
   }

@@ -21,6 +21,7 @@ std::vector<at::Tensor> apply_differentiable(const std::vector<at::Tensor>& inpu
 
 // The same for a backward that needs the inputs. They are kept as LibTorch's own operations keep theirs: freed by the
 // backward, and checked for changes in place. `backward` gets the gradients of the results, then the inputs.
+// An input that requires no gradient, or whose gradient this backward does not ask for, comes to it detached.
 using BackwardFunction =
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&, const std::vector<at::Tensor>&)>;
 std::vector<at::Tensor> apply_keeping_inputs(const std::vector<at::Tensor>& inputs, const TensorFunction& forward,

@@ -253,10 +253,18 @@ const PipelineReport& Pipeline::last() const { return state_->report; }
 
 // Gradients are averaged over the data-parallel ranks in the rank's last backward, so that this communication runs
 // while backward does. If stages share a weight, its gradients must be added up before, so all are averaged after the
-// last backward.
+// last backward. The second part of a backward (W) does not tell its end, so then too.
 const PipelineReport& Pipeline::step(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const {
   const schedule::Schedule& schedule = schedule_of(micro_batches);
-  const bool averages_at_the_end = !state_->tied.empty();
+  const std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(state_->ranks.rank())];
+  const bool splits = std::any_of(list.begin(), list.end(),
+                                  [](const Action& action) { return action.kind == schedule::Kind::kBackwardWeight; });
+  if (splits && parallel.gathers()) {
+    throw refused_by_pipeline("the schedule divides backward (I and W), and weights are gathered while backward runs",
+                              "shard kParameters over a network", "weights that stay",
+                              "choose shard kGradients, or another schedule");
+  }
+  const bool averages_at_the_end = !state_->tied.empty() || splits;
   state_->run(schedule, what, [&](StepRun& step) {
     parallel.prepare_forward();
     std::optional<NoSync> only_adds_up(parallel.no_sync());

@@ -81,10 +81,10 @@ void StepRun::run_forwards() {
 
 void StepRun::compute(const Action& action) {
   const auto body = [&] {
-    if (action.kind == ActionKind::kForward) {
-      forward(action.stage, action.micro_batch);
-    } else {
-      backward(action.stage, action.micro_batch);
+    switch (action.kind) {
+      case ActionKind::kForward: forward(action.stage, action.micro_batch); break;
+      case ActionKind::kBackwardWeight: backward_weights(action); break;
+      default: backward(action);
     }
   };
   if (!what_.around) return body();
@@ -99,8 +99,8 @@ void StepRun::act(const Action& action) {
   switch (action.kind) {
     case ActionKind::kForward:
     case ActionKind::kBackward:
-    case ActionKind::kBackwardInput: compute(action); break;
-    case ActionKind::kBackwardWeight: break;
+    case ActionKind::kBackwardInput:
+    case ActionKind::kBackwardWeight: compute(action); break;
     case ActionKind::kSendForward: messages_.send(action, rank_of(action.peer), in_flight_.at(key).output); break;
     case ActionKind::kReceiveForward: messages_.expect(action, rank_of(action.peer)); break;
     case ActionKind::kSendBackward:
@@ -199,30 +199,42 @@ void StepRun::forward(int stage, int micro_batch) {
   in_flight_[{stage, micro_batch}] = std::move(made);
 }
 
-void StepRun::backward(int stage, int micro_batch) {
+void StepRun::backward(const Action& action) {
+  const auto [kind, stage, micro_batch, peer] = action;
   const auto found = in_flight_.find({stage, micro_batch});
-  Activation activation = std::move(found->second);
+  Activation& activation = found->second;
+  nn::Carry roots, gradients;
   if (is_last(stage)) {
-    if (activation.loss.requires_grad()) activation.loss.backward();
+    roots = requiring_gradients({activation.loss});
   } else {
-    const nn::Carry outputs = requiring_gradients(activation.output);
-    nn::Carry gradients;
+    roots = requiring_gradients(activation.output);
     if (is_local(stage + 1)) {
       gradients = std::move(gradients_.at({stage, micro_batch}));
       gradients_.erase({stage, micro_batch});
     } else {
       gradients = wait_for({ActionKind::kReceiveBackward, stage, micro_batch, stage + 1});
     }
-    if (!outputs.empty()) torch::autograd::backward(outputs, gradients);
+  }
+  const nn::Carry inputs = requiring_gradients(activation.input);
+  if (kind == ActionKind::kBackwardInput) {
+    activation.weights.emplace(roots, gradients, inputs);
+  } else if (!roots.empty()) {
+    torch::autograd::backward(roots, gradients);
   }
   if (!is_first(stage)) {
     nn::Carry of_input;
-    for (const at::Tensor& tensor : requiring_gradients(activation.input)) {
+    for (const at::Tensor& tensor : inputs) {
       of_input.push_back(tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor));
     }
     (is_local(stage - 1) ? gradients_[{stage - 1, micro_batch}] : input_gradients_[{stage, micro_batch}]) =
         std::move(of_input);
   }
+  if (kind == ActionKind::kBackward) in_flight_.erase(found);
+}
+
+void StepRun::backward_weights(const Action& action) {
+  const auto found = in_flight_.find({action.stage, action.micro_batch});
+  found->second.weights->weights();
   in_flight_.erase(found);
 }
 

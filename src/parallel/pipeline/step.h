@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "parallel/pipeline/messages.h"
+#include "parallel/pipeline/split_backward.h"
 #include "parallel/pipeline/stages.h"
 #include "reigen/nn/unit.h"
 #include "reigen/parallel/pipeline.h"
@@ -49,6 +50,7 @@ class StepRun {
     nn::Carry input = {};
     nn::Carry output = {};  // empty for the last stage
     at::Tensor loss = {};
+    std::optional<SplitBackward> weights = {};  // between I and W
   };
 
   bool is_first(int stage) const { return stage == 0; }
@@ -59,7 +61,8 @@ class StepRun {
   void act(const schedule::Action& action);
   void compute(const schedule::Action& action);
   void forward(int stage, int micro_batch);
-  void backward(int stage, int micro_batch);
+  void backward(const schedule::Action& action);
+  void backward_weights(const schedule::Action& action);
   nn::Carry input_of(int stage, int micro_batch);
   nn::Carry run_units(int stage, nn::Carry input) const;
   void run_last(int stage, nn::Carry input, const std::function<void()>& body);
