@@ -1,10 +1,12 @@
-// A Llama whose layers are divided among neighbouring ranks (tensor parallelism), and whose weights, gradients and
-// optimizer states are sharded among the others (FSDP). It learns to predict the next character of a text.
+// A Llama on a mesh of ranks: neighbouring ranks divide each layer (tensor parallelism), the others shard weights,
+// gradients and optimizer states (FSDP), and its layers may be divided into stages too (pipeline parallelism). It
+// learns to predict the next character of a text.
 //
-//   reigen run -n 4 build/bin/llama_hybrid              2 x 2 ranks, on Reigen's documents
-//   reigen run -n 4 build/bin/llama_hybrid 4 my.txt     4 ranks divide each layer, on your text
+//   reigen run -n 4 build/bin/llama_hybrid               2 x 2 ranks, on Reigen's documents
+//   reigen run -n 4 build/bin/llama_hybrid 2 2           2 ranks divide each layer, 2 stages
+//   reigen run -n 4 build/bin/llama_hybrid 4 1 my.txt    4 ranks divide each layer, on your text
 //
-// The loss of each step is that of one rank, for any division: compare with `llama_hybrid 1`.
+// The loss of each step is that of one rank, for any mesh: compare with `llama_hybrid 1`.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -20,24 +22,27 @@
 
 int main(int argc, char** argv) try {
   const int tp = argc > 1 ? std::stoi(argv[1]) : 2;
+  const int pp = argc > 2 ? std::stoi(argv[2]) : 1;
   constexpr std::int64_t kSteps = 20;
   constexpr std::int64_t kBatch = 8;
   auto world = reigen::init();
-  const reigen::Mesh mesh(world, {{"dp_shard", reigen::mesh::kRest}, {"tp", tp}});
+  const reigen::Mesh mesh(world, {{"pp", pp}, {"dp_shard", reigen::mesh::kRest}, {"tp", tp}});
   const auto data_ranks = mesh.along("dp_shard");
 
-  auto corpus = std::make_shared<const reigen::data::Corpus>(argc > 2 ? reigen::data::read_corpus(argv[2])
+  auto corpus = std::make_shared<const reigen::data::Corpus>(argc > 3 ? reigen::data::read_corpus(argv[3])
                                                                       : reigen::data::own_documents());
   auto text = reigen::data::text_windows(corpus, {.context = 256});
-  // All ranks that divide a layer compute on the same samples.
-  auto loader = reigen::data::Loader(text, {.global_batch = kBatch, .shuffle = true}, data_ranks);
+  // All ranks that divide the model compute on the same samples. Each part of a batch is a micro-batch of the pipeline.
+  auto loader =
+      reigen::data::Loader(text, {.global_batch = kBatch, .shuffle = true, .micro_batch = pp > 1 ? 1 : 0}, data_ranks);
 
   const reigen::models::LlamaOptions sizes{.vocab = static_cast<std::int64_t>(corpus->vocabulary().size())};
   reigen::models::Llama model(sizes);
   model.initialize(0);
   const auto divided = reigen::parallelize(model, mesh, reigen::models::tensor_plan(sizes), {.sequence = true});
-  auto parallel =
-      reigen::data_parallel(model, world, {.shard = reigen::Shard::kParameters, .tensor_parallel = divided});
+  const auto stages = reigen::pipeline(model, mesh);
+  auto parallel = reigen::data_parallel(
+      model, world, {.shard = reigen::Shard::kParameters, .tensor_parallel = divided, .pipeline = stages});
   auto optimizer = reigen::optim::AdamW(parallel.parameters(), {.lr = 3e-4});
   const auto part = reigen::models::vocab_part(sizes.vocab, divided);
 
@@ -46,15 +51,22 @@ int main(int argc, char** argv) try {
   std::int64_t step = 0;
   for (auto& batch : loader.epoch(0)) {
     const auto start = std::chrono::steady_clock::now();
-    // The model gives this rank's part of the scores, and no rank gathers them.
-    auto loss = reigen::parallel::vocab_parallel_cross_entropy(parallel(batch.input), batch.target, part,
-                                                               divided.region().group);
-    (loss * batch.weight).backward();
+    double sum = 0;  // of the losses, on the ranks of the last stage
+    const auto micro = [&](int i) -> const auto& { return batch.parts[static_cast<std::size_t>(i)]; };
+    const auto loss_of = [&](int i) {
+      // The model gives this rank's part of the scores, and no rank gathers them.
+      auto loss = reigen::parallel::vocab_parallel_cross_entropy(model.forward(micro(i).input), micro(i).target, part,
+                                                                 divided.region().group);
+      sum += loss.item<double>() * static_cast<double>(micro(i).terms);
+      return loss * micro(i).weight;
+    };
+    stages.step(parallel, static_cast<int>(batch.parts.size()),
+                {.input = [&](int i) { return reigen::nn::Carry{micro(i).input}; }, .loss = loss_of});
     optimizer.step(
         {.gradient_factor = reigen::optim::clip_factor(reigen::optim::gradient_norm(parallel.parameters()).norm, 1.0)});
     optimizer.zero_grad();
-    double sum = loss.item<double>() * static_cast<double>(batch.terms);
-    data_ranks.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
+    world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
+    sum /= tp;  // all ranks that divide a layer have its loss
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
     if (world.rank() == 0) {
       fmt::print("step {} loss {:.4f}  {:.0f} tokens/s\n", step + 1, sum / static_cast<double>(batch.global_terms),

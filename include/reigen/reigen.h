@@ -40,6 +40,7 @@
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/parallel/distributed_optimizer.h"
 #include "reigen/parallel/join.h"
+#include "reigen/parallel/pipeline.h"
 #include "reigen/parallel/replicas.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/parallel/verify.h"

@@ -67,10 +67,14 @@ if "--loss.quantile" not in run(BUILD / "own_task", "--help"):
 for name in ("horovod_port", "own_transformer"):
     require_equal(name, [losses_in(by_launcher(n, BUILD / name)) for n in RANKS])
 
+# On one rank, on two stages, and on two ranks that divide layers in each of two stages.
+meshes = ((1, "1", "1"), (2, "1", "2"), (4, "2", "2"))
+require_equal("own_pipeline", [losses_in(by_launcher(n, BUILD / "own_pipeline", tp, pp)) for n, tp, pp in meshes])
+
 for n in RANKS:
     mean = f"{n} ranks: the last mean is {(n - 1) / 2 + 5:g}\n"
     for words in ((BUILD / "collectives",), (sys.executable, SOURCE / "collectives.py", LIBRARY)):
         printed = by_launcher(n, *words)
         if printed != mean:
             sys.exit(f"{words} printed {printed!r}, expected {mean!r}")
-print("the six programs of docs/your_program.md give the same on 1, 2 and 3 ranks")
+print("the seven programs of docs/your_program.md give the same on 1, 2 and 3 ranks")

@@ -18,9 +18,9 @@ using schedule::Action;
 
 constexpr std::size_t kMostTensors = 8;
 constexpr std::int64_t kMostDimensions = 8;
-// stage, micro-batch and number of tensors; then for each tensor its type, whether it requires a gradient, and its
-// sizes
-constexpr std::size_t kNumbers = 3;
+// stage, micro-batch, number of micro-batches, number of tensors; then for each tensor its type, whether it requires a
+// gradient, and its sizes
+constexpr std::size_t kNumbers = 4;
 constexpr std::size_t kNumbersOfTensor = 3 + static_cast<std::size_t>(kMostDimensions);
 
 // Both sides of a message have the same tag.
@@ -49,7 +49,7 @@ Messages::~Messages() {
   }
 }
 
-Messages::Head Messages::head_of(const Action& send, const nn::Carry& tensors) {
+Messages::Head Messages::head_of(const Action& send, const nn::Carry& tensors) const {
   static_assert(kNumbers + kMostTensors * kNumbersOfTensor <= kHead);
   REIGEN_CHECK(tensors.size() <= kMostTensors,
                "[pipeline] stage {} passes {} tensors\n  expected: at most {}\n  fix: {}", send.stage, tensors.size(),
@@ -57,7 +57,8 @@ Messages::Head Messages::head_of(const Action& send, const nn::Carry& tensors) {
   Head head{};
   head[0] = send.peer;
   head[1] = send.micro_batch;
-  head[2] = static_cast<std::int64_t>(tensors.size());
+  head[2] = micro_batches_;
+  head[3] = static_cast<std::int64_t>(tensors.size());
   auto* next = head.data() + kNumbers;
   for (const at::Tensor& tensor : tensors) {
     REIGEN_CHECK(tensor.defined() && tensor.dim() <= kMostDimensions,
@@ -79,7 +80,12 @@ void Messages::read_head(Incoming& one) const {
                "[pipeline] another message came\n  got: stage {}, micro-batch {}   expected: {}", head[0], head[1],
                to_text(one.receive));
   const auto* next = head.data() + kNumbers;
-  for (std::int64_t i = 0; i < head[2]; ++i) {
+  REIGEN_CHECK(
+      head[2] == micro_batches_,
+      "[pipeline] {}: the stages have different numbers of micro-batches\n  got: {} on the rank of stage {}, {} on "
+      "this rank\n  fix: call step() with the same number on all ranks",
+      to_text(one.receive), head[2], one.receive.peer, micro_batches_);
+  for (std::int64_t i = 0; i < head[3]; ++i) {
     const at::IntArrayRef shape(next + 3, static_cast<std::size_t>(next[2]));
     one.tensors.push_back(
         at::empty(shape, at::TensorOptions().dtype(static_cast<at::ScalarType>(next[0])).device(device_)));

@@ -28,7 +28,9 @@ namespace reigen::parallel {
 class Messages {
  public:
   // `ranks`: the ranks along the axis of the pipeline. Tensors are received into memory of `device`.
-  Messages(Communicator ranks, at::Device device) : ranks_(std::move(ranks)), device_(device) {}
+  // All ranks must have the same number of micro-batches; the receiver of a head checks it.
+  Messages(Communicator ranks, int micro_batches, at::Device device)
+      : ranks_(std::move(ranks)), micro_batches_(micro_batches), device_(device) {}
   ~Messages();
   Messages(const Messages&) = delete;  // calls use its memory
   Messages& operator=(const Messages&) = delete;
@@ -65,13 +67,14 @@ class Messages {
     std::vector<Work> works = {};
   };
 
-  static Head head_of(const schedule::Action& send, const nn::Carry& tensors);
+  Head head_of(const schedule::Action& send, const nn::Carry& tensors) const;
   void read_head(Incoming& one) const;
   void post(Incoming& one, int from);
   // Posts what is left of the messages that this rank expects from `from`.
   void catch_up(int from);
 
   Communicator ranks_;
+  int micro_batches_;
   at::Device device_;
   std::map<int, std::deque<std::unique_ptr<Incoming>>> expected_;  // by the rank from which they come
   std::deque<Outgoing> outgoing_;

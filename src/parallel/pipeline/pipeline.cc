@@ -105,6 +105,18 @@ std::vector<std::size_t> cut_units(const PipelineOptions& options, int stages) {
   return schedule::cut(costs, stages);
 }
 
+// Weights are gathered unit by unit, and gradients averaged at the end of a rank's list, by data_parallel().
+void refuse_gathers(const schedule::Schedule& schedule) {
+  for (const std::vector<Action>& list : schedule.actions) {
+    for (const Action& action : list) {
+      if (is_compute(action.kind) || is_message(action.kind)) continue;
+      throw refused_by_pipeline("the schedule gathers weights or averages gradients", to_text(action),
+                                "actions that compute, and messages: data_parallel() does the others",
+                                "leave UNSHARD, RESHARD and REDUCE_GRAD out");
+    }
+  }
+}
+
 std::string text_of(const Action& action) {
   const char* const what = action.kind == schedule::Kind::kForward ? "forward"
                            : is_compute(action.kind)               ? "backward"
@@ -132,6 +144,7 @@ Pipeline::State::State(torch::nn::Module& model, mesh::Mesh its_mesh, PipelineOp
         "the schedule is for another number of ranks", fmt::format("{} ranks", options.own->ranks),
         fmt::format("{}, the size of the axis {}", size, options.axis), "change the schedule or the mesh");
   }
+  if (options.own) refuse_gathers(*options.own);
   const std::vector<std::size_t> first_units = cut_units(options, static_cast<int>(placement().size()));
   std::vector<std::string> lines = describe_model(model);
   for (std::string& line : describe_pipeline(options, first_units)) lines.push_back(std::move(line));
@@ -200,7 +213,7 @@ void Pipeline::State::run(const schedule::Schedule& schedule, const PipelineStep
                           const std::function<void(StepRun&)>& body) {
   using std::chrono::system_clock;
   began = std::chrono::duration_cast<std::chrono::nanoseconds>(system_clock::now().time_since_epoch()).count();
-  std::optional<Messages> messages(std::in_place, ranks, device());
+  std::optional<Messages> messages(std::in_place, ranks, schedule.micro_batches, device());
   StepRun step(*stages, schedule, ranks.rank(), what, *messages, last_stage, report);
   const auto end = [&](const char* why) {
     const std::string cause =
@@ -326,7 +339,7 @@ std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::
         if (tensor.requires_grad()) ends.push_back(tensor.sum());
       }
       if (!ends.empty()) torch::autograd::backward(ends, {});
-      if (!output.empty()) tensor::finish_stream_of(output.front());
+      if (!output.empty() && output.front().is_cuda()) tensor::finish_stream_of(output.front());
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
       if (round > 0) seconds[i] = round == 1 ? taken.count() : std::min(seconds[i], taken.count());
       next = std::move(output);

@@ -23,7 +23,8 @@ namespace reigen::parallel {
 class SplitBackward {
  public:
   // Computes the gradients of `inputs`, leaf tensors, and adds them to their `.grad`. `gradients`: of `outputs`; empty
-  // for one output with one element. Without inputs it computes all gradients, and weights() has nothing to do.
+  // for one output with one element. With no inputs given it computes all gradients, also those of leaf tensors that
+  // are inputs, and weights() has nothing to do.
   SplitBackward(const nn::Carry& outputs, const nn::Carry& gradients, const nn::Carry& inputs);
   SplitBackward(SplitBackward&&) noexcept;
   SplitBackward& operator=(SplitBackward&&) noexcept;

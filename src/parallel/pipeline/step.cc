@@ -110,12 +110,7 @@ void StepRun::act(const Action& action) {
     case ActionKind::kReceiveBackward:
       messages_.expect(action, rank_of(action.peer), requiring_gradients(in_flight_.at(key).output));
       break;
-    default:
-      REIGEN_CHECK(
-          false,
-          "[pipeline] {}: weights are gathered and averaged by data_parallel()\n  fix: leave UNSHARD, RESHARD and "
-          "REDUCE_GRAD out of the schedule",
-          to_text(action));
+    default: REIGEN_ASSERT(false, "{} has no place in a pipeline", to_text(action));
   }
   const double to = now_s();
   if (is_compute(action.kind)) {
@@ -162,6 +157,14 @@ nn::Carry StepRun::run_units(int stage, nn::Carry input) const {
   const auto [first, end] = stages_.units_of(stage);
   for (std::size_t i = first; i < end; ++i) input = nn::call(stages_.units()[i], input);
   return input;
+}
+
+bool StepRun::recomputes(int stage) const {
+  const auto [first, end] = stages_.units_of(stage);
+  for (std::size_t i = first; i < end; ++i) {
+    if (stages_.units()[i].has(nn::Layer::kRecompute)) return true;
+  }
+  return false;
 }
 
 void StepRun::run_last(int stage, nn::Carry input, const std::function<void()>& body) {
@@ -217,7 +220,8 @@ void StepRun::backward(const Action& action) {
   }
   const nn::Carry inputs = requiring_gradients(activation.input);
   if (kind == ActionKind::kBackwardInput) {
-    activation.weights.emplace(roots, gradients, inputs);
+    // A unit that computes its activations again does so once, and computes all gradients then.
+    activation.weights.emplace(roots, gradients, recomputes(stage) ? nn::Carry{} : inputs);
   } else if (!roots.empty()) {
     torch::autograd::backward(roots, gradients);
   }

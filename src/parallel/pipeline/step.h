@@ -64,6 +64,7 @@ class StepRun {
   void backward(const schedule::Action& action);
   void backward_weights(const schedule::Action& action);
   nn::Carry input_of(int stage, int micro_batch);
+  bool recomputes(int stage) const;
   nn::Carry run_units(int stage, nn::Carry input) const;
   void run_last(int stage, nn::Carry input, const std::function<void()>& body);
   nn::Carry wait_for(const schedule::Action& receive);

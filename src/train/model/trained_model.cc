@@ -143,6 +143,12 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   if (config.mesh.pp > 1) {
     const std::int64_t micro = config.train.micro_batch;
     pipeline_ = how.pipeline = divide_stages(run_, micro > 0 ? std::min(micro, samples) : samples);
+    if (micro == 0 || micro >= samples) {
+      run_.say(
+          fmt::format("note: each rank has 1 micro-batch, so the {} ranks of mesh.pp work one after the other; set "
+                      "train.micro_batch below {}",
+                      config.mesh.pp, samples));
+    }
   }
   if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
   if (without_memory) how.initialize = alone([&] { set_values(start); });
