@@ -15,12 +15,16 @@ namespace {
 
 constexpr const char* kFlatAxis = "dp_shard";
 constexpr const char* kReplicaAxis = "dp_replicate";
+constexpr const char* kSequenceAxis = "cp";  // its ranks hold the same data, as those along kReplicaAxis
 constexpr const char* kStageAxis = "pp";
 
 int size_of(const std::vector<Axis>& axes, const std::string& name) {
   const auto found = std::find_if(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.name == name; });
   return found == axes.end() ? 1 : found->size;
 }
+
+// How many ranks hold the same share of a flat buffer.
+int replicas_of(const std::vector<Axis>& axes) { return size_of(axes, kReplicaAxis) * size_of(axes, kSequenceAxis); }
 
 InvalidArgument refused(const std::string& what, const std::string& got, const std::string& expected) {
   return InvalidArgument(Report{.what = "[layout] " + what, .got = got, .expected = expected});
@@ -75,7 +79,7 @@ const char* to_text(Sharding sharding) {
 
 Sharding sharding_of(const Choices& choices, const Machine& machine) {
   if (choices.sharding) return *choices.sharding;
-  const bool stays = machine.shares_memory && !choices.buckets && size_of(choices.axes, kReplicaAxis) == 1;
+  const bool stays = machine.shares_memory && !choices.buckets && replicas_of(choices.axes) == 1;
   return stays ? Sharding::kGradients : Sharding::kNone;
 }
 
@@ -90,7 +94,7 @@ class Chooser {
         memory_(machine.has_model_on_gpu ? Medium::kDevice : Medium::kHost) {
     // Gradients stay in the memory into which backward writes them, if all ranks that average them can read this
     // memory.
-    stays_ = sharding_ == Sharding::kGradients && is_common_ && size_of(choices.axes, kReplicaAxis) == 1;
+    stays_ = sharding_ == Sharding::kGradients && is_common_ && replicas_of(choices.axes) == 1;
     divides_gradients_ = sharding_ >= Sharding::kGradients && !stays_;
     divides_weights_ = sharding_ == Sharding::kParameters;
     layout_.model_ = std::move(model);

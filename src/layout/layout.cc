@@ -284,7 +284,7 @@ format::TensorType Layout::gradient_type_on_the_way(const Range& range) const {
 
 Traffic Layout::traffic(const Coordinates& at) const {
   const int shares = size("dp_shard");
-  const int replicas = size("dp_replicate");
+  const int replicas = size("dp_replicate") * size("cp");
   const auto once = [](std::int64_t bytes, int ranks) { return bytes * (ranks - 1) / ranks; };
   Traffic result;
   std::vector<Range> own;

@@ -15,6 +15,7 @@
 #include "reigen/nn/embedding.h"
 #include "reigen/nn/init.h"
 #include "reigen/nn/norm.h"
+#include "reigen/nn/sequence_part.h"
 
 namespace reigen::models {
 
@@ -45,7 +46,7 @@ class Embed final : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& tokens) {
     const bool fused = nn::are_fused(kernels_, tokens.device());
     const at::Tensor of_tokens = fused ? nn::embedding(tokens, tok_->weight) : tok_->forward(tokens);
-    return of_tokens + pos_->weight.narrow(0, 0, tokens.size(1));
+    return of_tokens + nn::rows_of_positions(pos_->weight, tokens.size(1));
   }
 
  private:

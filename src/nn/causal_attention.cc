@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "reigen/nn/sequence_part.h"
 
 namespace reigen::nn {
 
@@ -165,6 +166,11 @@ at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads) {
   REIGEN_CHECK(qkv.dim() == 3 && heads >= 1 && qkv.size(2) % (3 * heads) == 0,
                "attention of [{}] with {} heads: expected [B,T,3·D], D a multiple of the heads",
                fmt::join(qkv.sizes(), ","), heads);
+  if (const auto part = sequence_part(); part && qkv.numel() > 0) {
+    const Sizes s = sizes_of(qkv, heads);
+    const std::vector<at::Tensor> parts = parted(qkv.contiguous(), s);
+    return joined(part->attention(parts[0], parts[1], parts[2], /*is_causal=*/true, s.scale()), s);
+  }
   const bool is_here = qkv.device().is_cpu() && (qkv.scalar_type() == at::kFloat || qkv.scalar_type() == at::kDouble);
   if (is_here && qkv.numel() > 0) return CausalAttention::apply(qkv.contiguous(), heads);
   const Sizes s = sizes_of(qkv, heads);

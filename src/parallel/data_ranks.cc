@@ -24,7 +24,8 @@ DataRanks along_axes(const mesh::Mesh& mesh, const Communicator& all) {
 // The mesh along whose axes ranks divide the model itself; null if they do not.
 const mesh::Mesh* mesh_of_model(const DataParallelOptions& options) {
   if (options.tensor_parallel) return &options.tensor_parallel.mesh();
-  return options.pipeline ? &options.pipeline.mesh() : nullptr;
+  if (options.pipeline) return &options.pipeline.mesh();
+  return options.context_parallel ? &options.context_parallel.mesh() : nullptr;
 }
 
 DataRanks of_divided_model(const DataParallelOptions& options, const Communicator& world, const mesh::Mesh& mesh) {
@@ -35,28 +36,37 @@ DataRanks of_divided_model(const DataParallelOptions& options, const Communicato
       mesh.to_text(), world.size());
   REIGEN_CHECK(
       !options.mesh,
-      "[data_parallel] two meshes are given\n  got: mesh, and tensor_parallel or pipeline   fix: leave mesh out, "
-      "the others have one");
-  REIGEN_CHECK(
-      !options.tensor_parallel || !options.pipeline || options.pipeline.mesh().axes() == mesh.axes(),
-      "[data_parallel] tensor_parallel and pipeline have different meshes\n  got: {} and {}   expected: one mesh",
-      mesh.to_text(), options.pipeline.mesh().to_text());
+      "[data_parallel] two meshes are given\n  got: mesh, and tensor_parallel, pipeline or context_parallel   fix: "
+      "leave mesh out, the others have one");
+  const auto require_same = [&](const mesh::Mesh& other) {
+    REIGEN_CHECK(
+        other.axes() == mesh.axes(),
+        "[data_parallel] tensor_parallel, pipeline and context_parallel have different meshes\n  got: {} and {}   "
+        "expected: one mesh",
+        mesh.to_text(), other.to_text());
+  };
+  if (options.pipeline) require_same(options.pipeline.mesh());
+  if (options.context_parallel) require_same(options.context_parallel.mesh());
   const std::string of_tensors = options.tensor_parallel ? options.tensor_parallel.axis() : "";
   const std::string of_stages = options.pipeline ? options.pipeline.axis() : "";
-  std::vector<std::string> axes;
+  const std::string of_sequences = options.context_parallel ? options.context_parallel.axis() : "";
+  std::vector<std::string> axes, replicas;  // `replicas`: the axes along which ranks hold the same shares
   for (const mesh::Axis& axis : mesh.axes()) {
-    if (axis.name == "dp_replicate" || axis.name == "dp_shard") {
+    const bool holds_the_same = axis.name == "dp_replicate" || axis.name == of_sequences;
+    if (holds_the_same) replicas.push_back(axis.name);
+    if (holds_the_same || axis.name == "dp_shard") {
       axes.push_back(axis.name);
     } else if (axis.size > 1 && axis.name != of_tensors && axis.name != of_stages) {
       throw InvalidArgument(
           Report{.what = fmt::format("[data_parallel] the mesh has the axis {}, which nobody uses", axis.name),
                  .got = mesh.to_text(),
-                 .expected = "dp_replicate, dp_shard, and the axes of tensor_parallel and pipeline",
+                 .expected = "dp_replicate, dp_shard, and the axes of tensor_parallel, pipeline and context_parallel",
                  .fix = "name the axis of data parallelism dp_shard or dp_replicate"});
     }
   }
   DataRanks ranks = along_axes(mesh, mesh.along(axes));
   ranks.groups.all = world;
+  ranks.groups.replicas = mesh.along(replicas);
   if (options.tensor_parallel) ranks.groups.box_owners = options.tensor_parallel.region().group;
   if (options.pipeline) ranks.groups.stages = options.pipeline.ranks();
   if (options.shard == Shard::kNone) ranks.groups.sharers = ranks.groups.world;

@@ -96,7 +96,7 @@ GradientReducer::~GradientReducer() {
   if (!exchange_ || !exchange_->is_under_way()) return;
   // A step has failed. Its calls still use memory that is about to be freed. A wait for these calls could take for
   // ever.
-  if (options_.mesh || options_.tensor_parallel || options_.pipeline) {
+  if (options_.mesh || options_.tensor_parallel || options_.pipeline || options_.context_parallel) {
     // The caller has no handle of the mesh's groups, in which other ranks may wait for this one. Aborting one group of
     // the mesh aborts all of them.
     const Communicator& group = groups_.world;
@@ -405,6 +405,7 @@ void GradientReducer::number_step(std::int64_t step) {
 
 void GradientReducer::prepare_forward() {
   if (options_.tensor_parallel) options_.tensor_parallel.use_on_this_thread();
+  if (options_.context_parallel) options_.context_parallel.use_on_this_thread();
   guard_->require_unchanged();
   if (!distributed()) return;
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;

@@ -43,7 +43,8 @@ struct Choices {
   // The axes of the grid of ranks, from outer to inner. The product of their sizes is the number of ranks. Flat
   // buffers, which hold several tensors one after the other, are divided among the ranks along axis "dp_shard". The
   // ranks of each coordinate on axis "pp" hold their stages of a pipeline. If `splits` names an axis for a tensor, the
-  // tensor is divided among the ranks along this axis. Along all other axes the ranks hold the same data.
+  // tensor is divided among the ranks along this axis. Along all other axes the ranks hold the same data; along
+  // "dp_replicate" and "cp" they average their gradients.
   std::vector<Axis> axes = {};
   std::map<std::string, Split> splits = {};  // key: name of the tensor
   std::vector<StateSpec> states = {};        // states that the optimizer keeps

@@ -24,7 +24,8 @@ RotaryTable rotary_table(std::int64_t positions, std::int64_t width, double thet
                          c10::ScalarType type = c10::ScalarType::Float, c10::Device device = c10::DeviceType::CPU);
 
 // Returns x turned. `x` has the shape [B,T,heads,width] and the type fp64, fp32, bf16 or fp16. Its first position is
-// row `first` of the table. If x has gaps only between its heads, as a part of a joint projection of query, key and
+// row `first` of the table. On a thread that computes a part of each sequence (sequence_part.h), x has the positions of
+// this part. If x has gaps only between its heads, as a part of a joint projection of query, key and
 // value has, it is read without a copy. The result can be differentiated once: a second derivative throws
 // InvalidArgument. Throws InvalidArgument for shapes, types and devices that do not fit.
 at::Tensor rotary(const at::Tensor& x, const RotaryTable& table, std::int64_t first = 0);

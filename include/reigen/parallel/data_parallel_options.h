@@ -28,6 +28,7 @@
 #include "reigen/layout/choose.h"
 #include "reigen/mesh/mesh.h"
 #include "reigen/nn/unit.h"
+#include "reigen/parallel/context_parallel.h"
 #include "reigen/parallel/pipeline.h"
 #include "reigen/parallel/strategy.h"
 #include "reigen/parallel/tensor_parallel.h"
@@ -116,6 +117,9 @@ struct DataParallelOptions {
   // which must be that of tensor_parallel. Each rank wraps the parameters of its own stages, and data parallelism acts
   // along the axes dp_replicate and dp_shard only. Pipeline::step() takes the place of forward and backward.
   Pipeline pipeline = {};
+  // Context parallelism: ranks along its axis divide each sequence (context_parallel.h). They hold the same weights, so
+  // gradients are averaged over them too. `world` has all ranks of its mesh, which must be that of the others.
+  ContextParallel context_parallel = {};
   // For kParameters over a network. True: a unit's weights are freed after its forward and gathered again for its
   // backward. False: a unit's weights remain gathered until its backward is over. This saves the second gather, and
   // takes memory for all weights.

@@ -11,6 +11,7 @@
 #include "nn/fused/once.h"
 #include "nn/fused/run.h"
 #include "nn/kept_outputs.h"
+#include "reigen/nn/sequence_part.h"
 
 namespace reigen::nn {
 
@@ -78,6 +79,15 @@ struct Rotary : torch::autograd::Function<Rotary> {
   }
 };
 
+// For positions that are not consecutive.
+at::Tensor turned_at(const at::Tensor& x, const RotaryTable& table, const at::Tensor& positions, bool in_place) {
+  const at::ScalarType type = fused::computed(x.scalar_type());
+  const auto rows = [&](const at::Tensor& all) {
+    return all.detach().index_select(0, positions).to(type).contiguous();
+  };
+  return Rotary::apply(x, rows(table.cosines), rows(table.sines), in_place);
+}
+
 at::Tensor turned(const char* what, const at::Tensor& x, const RotaryTable& table, std::int64_t first, bool in_place) {
   fused::check_tensors(what, {&x, &table.cosines, &table.sines});
   REIGEN_CHECK(x.dim() == 4 && x.size(3) >= 2 && x.size(3) % 2 == 0,
@@ -87,6 +97,8 @@ at::Tensor turned(const char* what, const at::Tensor& x, const RotaryTable& tabl
                    table.cosines.sizes() == table.sines.sizes() && table.cosines.size(1) == x.size(3) / 2,
                "[{}] the table does not fit\n  expected: two tensors of [positions, {}]\n  fix: rotary_table({}, {})",
                what, x.size(3) / 2, first + x.size(1), x.size(3));
+  const std::shared_ptr<const SequencePart> part = sequence_part();
+  if (part) return turned_at(x, table, part->positions(x.size(1), x.device()) + first, in_place);
   REIGEN_CHECK(first >= 0 && first + x.size(1) <= table.cosines.size(0),
                "[{}] the table has too few positions\n  got: {} from {} on   expected: 0 to {}\n  fix: "
                "rotary_table({}, {})",

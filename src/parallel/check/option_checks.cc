@@ -95,6 +95,10 @@ std::vector<std::string> describe_options(const DataParallelOptions& options) {
     lines.push_back(fmt::format("option tensor_parallel: {}, {} divided weights",
                                 options.tensor_parallel.mesh().to_text(), options.tensor_parallel.splits().size()));
   }
+  if (options.context_parallel) {
+    lines.push_back(fmt::format("option context_parallel: {}, axis {}", options.context_parallel.mesh().to_text(),
+                                options.context_parallel.axis()));
+  }
   if (options.pipeline) lines.push_back(fmt::format("option pipeline: {}", options.pipeline.mesh().to_text()));
   for (const nn::Unit& unit : options.units) lines.push_back(fmt::format("unit {}", unit.name()));
   lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
@@ -129,7 +133,8 @@ void require_shard_possible(const DataParallelOptions& options, const Communicat
                .expected = expected,
                .fix = fix});
   };
-  if (options.mesh && !options.tensor_parallel && !options.pipeline && !mesh_fits(options, world)) {
+  if (options.mesh && !options.tensor_parallel && !options.pipeline && !options.context_parallel &&
+      !mesh_fits(options, world)) {
     throw InvalidArgument(Report{
         .what = "[data_parallel] the mesh does not say who divides",
         .got = fmt::format("{}, {} ranks, shard {}", options.mesh->to_text(), world.size(), to_text(options.shard)),

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "reigen/base/error.h"
+#include "reigen/nn/sequence_part.h"
 #include "tensor/hooks/intercept.h"
 #include "tensor/hooks/taken_over.h"
 
@@ -245,12 +247,40 @@ void refuse_dropout(const c10::OperatorHandle& operation, const Arguments& argum
                                .fix = "leave the dropout out"});
 }
 
+// scaled_dot_product_attention for a part of each sequence.
+at::Tensor attention_over_ranks(const nn::SequencePart& part, const Stack& arguments) {
+  const at::Tensor query = tensor_at(arguments, 0);
+  at::Tensor key = tensor_at(arguments, 1), value = tensor_at(arguments, 2);
+  const bool has_mask = tensor_at(arguments, 3).defined();
+  const double dropout = arguments[4].toDouble();
+  if (has_mask || dropout != 0 || query.dim() != 4) {
+    throw InvalidArgument(Report{.what = "[context_parallel] attention over ranks is not possible in this way",
+                                 .got = fmt::format("a query of {} dimensions, {}, dropout {}", query.dim(),
+                                                    has_mask ? "a mask" : "no mask", dropout),
+                                 .expected = "[batch, heads, tokens, width], is_causal in place of a mask, no dropout",
+                                 .fix = "change the model, or leave the axis of context parallelism out"});
+  }
+  if (key.size(1) != query.size(1) && query.size(1) % key.size(1) == 0) {  // enable_gqa
+    key = key.repeat_interleave(query.size(1) / key.size(1), 1);
+    value = value.repeat_interleave(query.size(1) / value.size(1), 1);
+  }
+  const double scale =
+      arguments[6].isNone() ? 1 / std::sqrt(static_cast<double>(query.size(3))) : arguments[6].toDouble();
+  return part.attention(query, key, value, arguments[5].toBool(), scale);
+}
+
 void intercepted(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, Stack* stack) {
   const std::size_t count = operation.schema().arguments().size();
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(count);
   // The operations of a backward see weights too. They compute gradients of the operations that were intercepted.
   const bool is_backward = !at::GradMode::is_enabled() && torch::autograd::get_current_graph_task_id() != -1;
   if (is_backward) return tensor::pass_on(tensor::Where::kUse, operation, keys, stack);
+  if (const auto part = nn::sequence_part();
+      part && operation.schema().name() == "aten::scaled_dot_product_attention") {
+    const at::Tensor result = attention_over_ranks(*part, Stack(first, stack->end()));
+    stack->erase(first, stack->end());
+    return stack->push_back(c10::IValue(result));
+  }
   refuse_dropout(operation, first);
   if (std::any_of(first, stack->end(), has_divided)) {
     Interception one(operation, Stack(first, stack->end()));
