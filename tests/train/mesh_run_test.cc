@@ -16,6 +16,7 @@ struct Mesh {
   bool sequence = false;
   const char* shard = "auto";
   int replicas = 1;
+  int cp = 1;
   int pp = 1;
   int virtual_stages = 1;
   const char* schedule = "1f1b";
@@ -32,6 +33,7 @@ class MeshRun : public TrainerTest {
     run.optim.ema_decay = 0.9;
     run.mesh.tp = mesh.tp;
     run.mesh.sequence = mesh.sequence;
+    run.mesh.cp = mesh.cp;
     run.mesh.pp = mesh.pp;
     run.mesh.schedule = mesh.schedule;
     run.mesh.virtual_stages = mesh.virtual_stages;
@@ -102,6 +104,8 @@ const std::vector<Mesh> kMeshes{
     {.ranks = 2, .pp = 2},
     {.ranks = 4, .shard = "gradients", .pp = 2},
     {.ranks = 4, .tp = 2, .sequence = true, .pp = 2, .schedule = "gpipe"},
+    {.ranks = 4, .shard = "gradients", .cp = 2},
+    {.ranks = 8, .tp = 2, .sequence = true, .cp = 2, .pp = 2},
     {.ranks = 8, .tp = 2, .shard = "parameters", .pp = 2, .virtual_stages = 2, .schedule = "interleaved_1f1b"}};
 
 TEST_F(MeshRun, TrainsAsOneRankDoes) {
@@ -120,8 +124,8 @@ TEST_F(MeshRun, TrainsAsOneRankDoes) {
 
 TEST_F(MeshRun, ACheckpointOfOneMeshFitsAnother) {
   fit(1, with({}, "one"));
-  for (const Mesh& from : {Mesh{}, kMeshes[1], kMeshes[4], kMeshes[9]}) {
-    for (const Mesh& to : {Mesh{}, kMeshes[2], kMeshes[4], kMeshes[7]}) {
+  for (const Mesh& from : {Mesh{}, kMeshes[1], kMeshes[4], kMeshes[11]}) {
+    for (const Mesh& to : {Mesh{}, kMeshes[2], kMeshes[7], kMeshes[10]}) {
       Config half = with(from, "half");
       half.train.max_steps = 3;
       fit(from.ranks, half);

@@ -244,6 +244,7 @@ inline void describe(Fields& fields, ParallelConfig& o) {
 struct MeshConfig {
   std::int64_t tp = 1;
   bool sequence = false;
+  std::int64_t cp = 1;
   std::int64_t pp = 1;
   std::string schedule = "1f1b";
   std::int64_t virtual_stages = 1;
@@ -256,6 +257,10 @@ inline void describe(Fields& fields, MeshConfig& o) {
              "on one machine");
   fields.add("sequence", o.sequence,
              "with mesh.tp: between divided layers each of these ranks holds its part of the sequence only");
+  fields.add(
+      "cp", o.cp, at_least(1).up_to(1e6),
+      "ranks that divide each sequence between them (context parallelism); the length must be a multiple of twice "
+      "their number");
   fields.add(
       "pp", o.pp, at_least(1).up_to(1e6),
       "ranks that hold different layers of the model and work on different micro-batches (pipeline parallelism)");

@@ -45,6 +45,11 @@ class DecoderTask final : public Task {
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
   parallel::Plan tensor_plan() override;
   void divide(const parallel::TensorParallel& divided) override { divided_ = divided; }
+  bool divide_sequences(const parallel::ContextParallel& context) override {
+    context_ = context;
+    return true;
+  }
+  nn::Carry first_input(const data::Samples& samples) override { return {own_tokens(samples.input)}; }
   data::DatasetPtr training_data() override;  // throws as data::read_corpus
   data::DatasetPtr test_data() override;
   std::string kind_of_samples() const override;
@@ -60,12 +65,16 @@ class DecoderTask final : public Task {
 
  private:
   const std::shared_ptr<const data::Corpus>& corpus();
+  // This rank's tokens of the sequences: all, unless ranks divide them.
+  at::Tensor own_tokens(const at::Tensor& whole) const { return context_ ? context_.take(whole) : whole; }
+  at::Tensor sum_of_losses(const at::Tensor& scores, const at::Tensor& target);
   bool is_divided() const { return divided_ && divided_.region().group.size() > 1; }
 
   DecoderTaskOptions<Sizes> options_;
   std::shared_ptr<const data::Corpus> corpus_;
   std::unique_ptr<Model> model_;
   parallel::TensorParallel divided_;
+  parallel::ContextParallel context_;
   data::DatasetPtr training_;
   data::DatasetPtr test_;
 };

@@ -18,6 +18,7 @@
 
 #include "reigen/data/dataset.h"
 #include "reigen/nn/unit.h"
+#include "reigen/parallel/context_parallel.h"
 #include "reigen/parallel/tensor_parallel.h"
 
 namespace torch::nn {
@@ -65,6 +66,15 @@ class Task {
   // result, and loss() and score() must give what they give for the whole module.
   virtual parallel::Plan tensor_plan() { return {}; }
   virtual void divide(const parallel::TensorParallel& divided) { (void)divided; }
+
+  // Ranks along the mesh axis "cp" divide each sequence (--mesh.cp, reigen/parallel/context_parallel.h). A task that
+  // can do so keeps `context` and returns true. From then on all these ranks get the same samples. first_input() gives
+  // this rank's tokens of them, loss() the number of these ranks times the sum over this rank's terms divided by the
+  // number of terms of all, and score() the sums over this rank's terms.
+  virtual bool divide_sequences(const parallel::ContextParallel& context) {
+    (void)context;
+    return false;
+  }
 
   // The input of the module's first unit, for ranks that hold the first units of the module only (--mesh.pp,
   // reigen/parallel/pipeline.h). On the ranks with the last units the trainer calls loss_of() and score_of(). There the

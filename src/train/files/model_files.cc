@@ -53,7 +53,7 @@ void ModelFiles::make_room() {
 // this step, they are gathered in memory, if they fit there.
 void ModelFiles::write_model() {
   const bool of_checkpoint = model_.is_in_parts() && checkpoints_.saved() == run_.done;
-  if (run_.mesh && !of_checkpoint) {
+  if (run_.divides_model() && !of_checkpoint) {
     throw IoError("ranks hold parts of it, and there is no checkpoint to put it together from");
   }
   if (model_.gathers() && !of_checkpoint) {

@@ -147,7 +147,7 @@ Summary Ending::summarize() {
 // Prints the task's closing words. They are only for people, so an error in them causes only a warning.
 void Ending::say_closing_words() {
   // If no rank has all weights, rank 0 cannot run the model alone.
-  if (!run_.is_first() || model_.is_in_parts()) return;
+  if (!run_.is_first() || model_.is_in_parts() || run_.mesh) return;
   try {
     const at::NoGradGuard no_grad;
     model_.module().eval();

@@ -58,40 +58,46 @@ schedule::Schedule schedule_of_file(Run& run) {
 }  // namespace
 
 void open_mesh(Run& run) {
-  const std::int64_t tp = run.config.mesh.tp, pp = run.config.mesh.pp;
-  if (tp == 1 && pp == 1) return;
-  const std::int64_t ranks = run.world.size();
+  const config::MeshConfig& mesh = run.config.mesh;
+  const std::vector<std::pair<std::string, std::int64_t>> degrees{
+      {"mesh.tp", mesh.tp}, {"mesh.cp", mesh.cp}, {"mesh.pp", mesh.pp}};
   const std::int64_t replicas = run.config.parallel.replicas;
-  if (ranks % (tp * pp * replicas) != 0) {
-    std::vector<std::string> fit;
-    const auto add = [&](const char* option, std::int64_t others) {
-      const std::string degrees = possible_degrees(ranks, others);
-      if (!degrees.empty()) fit.push_back(fmt::format("{} {}", option, degrees));
-    };
-    if (tp > 1) add("mesh.tp", pp * replicas);
-    if (pp > 1) add("mesh.pp", tp * replicas);
-    const std::int64_t step = tp * pp * replicas;
-    throw InvalidArgument(Report{
-        .what = fmt::format("{} not divide the ranks", tp == 1   ? "mesh.pp does"
-                                                       : pp == 1 ? "mesh.tp does"
-                                                                 : "mesh.tp and mesh.pp do"),
-        .got = fmt::format("{}{}parallel.replicas {}, {}", tp > 1 ? fmt::format("mesh.tp {}, ", tp) : "",
-                           pp > 1 ? fmt::format("mesh.pp {}, ", pp) : "", replicas, base::counted(ranks, "rank")),
-        .expected =
-            fit.empty() ? "a number of ranks that their product divides" : fmt::format("{}", fmt::join(fit, "; or ")),
-        .fix = fmt::format("choose one of these, or start {}", base::counted((ranks / step + 1) * step, "rank"))});
+  std::int64_t product = replicas;
+  std::vector<std::string> named, given;
+  for (const auto& [name, degree] : degrees) {
+    product *= degree;
+    if (degree == 1) continue;
+    named.push_back(name);
+    given.push_back(fmt::format("{} {}", name, degree));
   }
-  run.mesh.emplace(run.world, std::vector<mesh::Axis>{{"pp", static_cast<int>(pp)},
+  if (named.empty()) return;
+  const std::int64_t ranks = run.world.size();
+  if (ranks % product != 0) {
+    std::vector<std::string> fit;
+    for (const auto& [name, degree] : degrees) {
+      const std::string possible = degree == 1 ? "" : possible_degrees(ranks, product / degree);
+      if (!possible.empty()) fit.push_back(fmt::format("{} {}", name, possible));
+    }
+    throw InvalidArgument(Report{.what = fmt::format("{} does not divide the ranks", fmt::join(named, " times ")),
+                                 .got = fmt::format("{}, parallel.replicas {}, {}", fmt::join(given, ", "), replicas,
+                                                    base::counted(ranks, "rank")),
+                                 .expected = fit.empty() ? "a number of ranks that their product divides"
+                                                         : fmt::format("{}", fmt::join(fit, "; or ")),
+                                 .fix = fmt::format("choose one of these, or start {}",
+                                                    base::counted((ranks / product + 1) * product, "rank"))});
+  }
+  run.mesh.emplace(run.world, std::vector<mesh::Axis>{{"pp", static_cast<int>(mesh.pp)},
                                                       {"dp_replicate", static_cast<int>(replicas)},
                                                       {"dp_shard", mesh::kRest},
-                                                      {"tp", static_cast<int>(tp)}});
+                                                      {"cp", static_cast<int>(mesh.cp)},
+                                                      {"tp", static_cast<int>(mesh.tp)}});
   run.data = run.mesh->along({"dp_replicate", "dp_shard"});
   run.say("mesh: " + run.mesh->to_text());
-  if (tp > 1 && !run.mesh->along("tp").shares_memory() && run.device.is_cpu()) {
+  if (mesh.tp > 1 && !run.mesh->along("tp").shares_memory() && run.device.is_cpu()) {
     run.say(
         fmt::format("warning: the {} ranks of mesh.tp share no memory, so each layer sends activations over the "
                     "network",
-                    tp));
+                    mesh.tp));
   }
 }
 
@@ -110,6 +116,17 @@ parallel::TensorParallel divide_layers(Run& run) {
                                  .fix = "make it without that where config.mesh.tp is above 1"});
   }
   return parallel::parallelize(run.task.module(), *run.mesh, plan, {.sequence = run.config.mesh.sequence});
+}
+
+parallel::ContextParallel divide_sequences(Run& run) {
+  parallel::ContextParallel context(*run.mesh);
+  if (!run.task.divide_sequences(context)) {
+    throw InvalidArgument(
+        Report{.what = fmt::format("mesh.cp: the task {} cannot divide its sequences", run.task.name()),
+               .expected = "the recipe gpt or llama, or a task with divide_sequences()",
+               .fix = "leave mesh.cp out, or teach the task (reigen/train/task.h)"});
+  }
+  return context;
 }
 
 parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {

@@ -2,20 +2,24 @@
 // Thread rule: used only by the thread of its rank.
 #pragma once
 
+#include "reigen/parallel/context_parallel.h"
 #include "reigen/parallel/pipeline.h"
 #include "reigen/parallel/tensor_parallel.h"
 #include "train/run/run.h"
 
 namespace reigen::train {
 
-// If mesh.tp or mesh.pp is above 1, makes run.mesh with the axes pp, dp_replicate, dp_shard and tp, and sets run.data
-// to the ranks along the axes of data parallelism. Collective. Throws InvalidArgument on every rank if mesh.tp times
-// mesh.pp does not divide the number of ranks.
+// If mesh.tp, mesh.cp or mesh.pp is above 1, makes run.mesh with the axes pp, dp_replicate, dp_shard, cp and tp, and
+// sets run.data to the ranks along the axes of data parallelism. Collective. Throws InvalidArgument on every rank if
+// the product of the three does not divide the number of ranks.
 void open_mesh(Run& run);
 
 // Divides the model as the task's plan says. Collective. Throws InvalidArgument on every rank if the task has no plan,
 // or as parallel::parallelize() does.
 parallel::TensorParallel divide_layers(Run& run);
+
+// The ranks that divide each sequence (mesh.cp). Throws InvalidArgument on every rank if the task cannot.
+parallel::ContextParallel divide_sequences(Run& run);
 
 // Divides the model into the stages of a pipeline, as mesh.schedule and mesh.cut say. Collective. `samples`: of one
 // micro-batch, for mesh.cut time. Throws InvalidArgument on every rank if the task's model has no units, for a schedule

@@ -140,6 +140,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
     how.tensor_parallel = divide_layers(run_);
     run_.task.divide(how.tensor_parallel);
   }
+  if (config.mesh.cp > 1) how.context_parallel = divide_sequences(run_);
   if (config.mesh.pp > 1) {
     const std::int64_t micro = config.train.micro_batch;
     pipeline_ = how.pipeline = divide_stages(run_, micro > 0 ? std::min(micro, samples) : samples);

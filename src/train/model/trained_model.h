@@ -55,7 +55,7 @@ class TrainedModel {
   // Whether weights are sharded over a network, so that no rank has all of them between steps.
   bool gathers() const { return parallel_ && parallel_->gathers(); }
   // Whether no rank has all weights: they are sharded over a network, or ranks divide the model (mesh.tp, mesh.pp).
-  bool is_in_parts() const { return gathers() || run_.mesh.has_value(); }
+  bool is_in_parts() const { return gathers() || run_.divides_model(); }
 
   // Call it after a backward: from now on the ranks may differ again, so settle() has work to do.
   void note_step() { settled_ = false; }

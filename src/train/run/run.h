@@ -34,15 +34,20 @@ struct Run {
 
   Task& task;
   Communicator world;  // all ranks
-  // The ranks that compute on different samples: all ranks, or with mesh.tp or mesh.pp those along the axes of data
-  // parallelism.
+  // The ranks that compute on different samples: all ranks, or with a mesh those along the axes of data parallelism.
   Communicator data;
-  std::optional<mesh::Mesh> mesh = {};  // of all ranks, if mesh.tp or mesh.pp is above 1
-  // How many ranks compute the loss of the same samples: in a pipeline only ranks of the last stage do. Sums over
-  // `world` count each of these samples so often.
+  std::optional<mesh::Mesh> mesh = {};  // of all ranks, if mesh.tp, mesh.cp or mesh.pp is above 1
+  // Whether each rank holds a part of the model only.
+  bool divides_model() const { return config.mesh.tp > 1 || config.mesh.pp > 1; }
+  // How many ranks compute on the same terms: in a pipeline only ranks of the last stage do. Sums over `world` count
+  // each of these terms so often.
   int copies() const { return mesh ? mesh->size("tp") : 1; }
   // The mean of a loss over `terms`, from its sum over all ranks of `world`.
-  double mean_of(double sum, std::int64_t terms) const { return sum / copies() / static_cast<double>(terms); }
+  double mean_of(double sum, std::int64_t terms) const {
+    const int all =
+        copies() * (mesh ? mesh->size("cp") : 1);  // Task::divide_sequences() says what a loss is with mesh.cp
+    return sum / all / static_cast<double>(terms);
+  }
   TrainerOptions options;
   Config config;  // options.config, with values that a checkpoint adds
   Console console;

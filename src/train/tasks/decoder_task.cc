@@ -108,8 +108,23 @@ parallel::Plan DecoderTask<M, S>::tensor_plan() {
 }
 
 template <class M, class S>
+at::Tensor DecoderTask<M, S>::sum_of_losses(const at::Tensor& scores, const at::Tensor& target) {
+  if (!is_divided()) {
+    return at::cross_entropy_loss(scores, target, {}, at::Reduction::Sum, data::kIgnoredToken);
+  }
+  return parallel::vocab_parallel_cross_entropy(scores, target, models::vocab_part(module().options().vocab, divided_),
+                                                divided_.region().group,
+                                                {.ignore_index = data::kIgnoredToken, .sum = true});
+}
+
+template <class M, class S>
 at::Tensor DecoderTask<M, S>::loss(const at::Tensor& input, const at::Tensor& target) {
-  const at::Tensor scores = module().forward(input).flatten(0, 1);
+  const at::Tensor scores = module().forward(own_tokens(input)).flatten(0, 1);
+  if (context_) {
+    const at::Tensor terms = target.ne(data::kIgnoredToken).sum().clamp_min(1);
+    return sum_of_losses(scores, own_tokens(target).flatten()) *
+           (context_.ranks().size() / terms.to(scores.scalar_type()));
+  }
   if (is_divided()) {
     return parallel::vocab_parallel_cross_entropy(scores, target.flatten(),
                                                   models::vocab_part(module().options().vocab, divided_),
@@ -123,10 +138,10 @@ at::Tensor DecoderTask<M, S>::loss(const at::Tensor& input, const at::Tensor& ta
 
 template <class M, class S>
 Scores DecoderTask<M, S>::score(const at::Tensor& input, const at::Tensor& target) {
-  const at::Tensor scores = module().forward(input).flatten(0, 1);
-  if (!is_divided()) return score_classes(scores, target.flatten());
-  return score_parts(scores, target.flatten(), models::vocab_part(module().options().vocab, divided_),
-                     divided_.region().group);
+  const at::Tensor scores = module().forward(own_tokens(input)).flatten(0, 1);
+  const at::Tensor targets = own_tokens(target).flatten();
+  if (!is_divided()) return score_classes(scores, targets);
+  return score_parts(scores, targets, models::vocab_part(module().options().vocab, divided_), divided_.region().group);
 }
 
 template <class M, class S>
@@ -142,7 +157,7 @@ std::vector<std::pair<std::string, double>> DecoderTask<M, S>::more_figures(cons
 
 template <class M, class S>
 std::string DecoderTask<M, S>::closing_words() {
-  if (is_divided()) return {};  // only rank 0 is asked, and it cannot run the model alone
+  if (is_divided() || context_) return {};  // only rank 0 is asked, and it cannot run the model alone
   std::string text = printable(sample("\n", kSampleBytes));
   for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 5) text.replace(at, 1, "\n    ");
   return "it goes on like this:\n    " + text;

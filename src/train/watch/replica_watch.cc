@@ -15,7 +15,8 @@ void ReplicaWatch::end_step(std::int64_t step) {
   const std::int64_t every = run_.config.train.compare_every;
   if (every <= 0 || step % every != 0) return;
   const std::vector<ParameterRange>& ranges = model_.parallel().parameters();
-  const bool all_hold_one = ranges.front().is_common() && model_.parallel().replicas().size() == 1 && !run_.mesh;
+  const bool all_hold_one =
+      ranges.front().is_common() && model_.parallel().replicas().size() == 1 && !run_.divides_model();
   if (run_.world.size() == 1 || model_.ranks_differ() || all_hold_one) return;
   std::vector<tensor::NamedTensor> whole;
   std::vector<tensor::NamedTensor> divided;
