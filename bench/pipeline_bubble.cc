@@ -65,18 +65,19 @@ struct Row : torch::nn::Module {
 };
 
 void measure(const reigen::Communicator& world, reigen::schedule::Name name, int micro_batches, int virtual_stages) {
-  using namespace reigen;
+  namespace nn = reigen::nn;
+  namespace schedule = reigen::schedule;
   const schedule::Size size{.ranks = world.size(), .micro_batches = micro_batches, .virtual_stages = virtual_stages};
   Row model(world.size() * virtual_stages);
-  const Mesh mesh(world, {{"pp", world.size()}});
-  const auto pipes = pipeline(model, mesh, {.schedule = name, .virtual_stages = virtual_stages});
-  auto parallel = data_parallel(model, world, {.pipeline = pipes});
+  const reigen::Mesh mesh(world, {{"pp", world.size()}});
+  const auto pipes = reigen::pipeline(model, mesh, {.schedule = name, .virtual_stages = virtual_stages});
+  auto parallel = reigen::data_parallel(model, world, {.pipeline = pipes});
   const at::Tensor x = at::ones({64, 64}).requires_grad_(true);  // so that the first stage also computes this gradient
-  const parallel::PipelineStep step{.input = [&](int) { return nn::Carry{x}; },
-                                    .loss = [&](int) { return model.forward(x).sum(); }};
+  const reigen::parallel::PipelineStep step{.input = [&](int) { return nn::Carry{x}; },
+                                            .loss = [&](int) { return model.forward(x).sum(); }};
   std::vector<double> bubbles, totals;
   for (int round = 0; round < 6; ++round) {
-    for (const ParameterRange& range : parallel.parameters()) range.drop_gradients();
+    for (const reigen::ParameterRange& range : parallel.parameters()) range.drop_gradients();
     world.barrier();
     pipes.step(parallel, micro_batches, step);
     const schedule::Replay all = pipes.gather_last();

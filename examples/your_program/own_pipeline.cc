@@ -7,7 +7,7 @@
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <cstdlib>
+#include <string>
 
 constexpr std::int64_t kTokens = 16, kLength = 12, kWidth = 32, kHead = 8;
 
@@ -52,7 +52,7 @@ struct Transformer : torch::nn::Module {
 
 // Everything below is beside the model: 40 lines, of which the first nine make data.
 int main(int argc, char** argv) {
-  const int tp = argc > 2 ? std::atoi(argv[1]) : 2, pp = argc > 2 ? std::atoi(argv[2]) : 2;
+  const int tp = argc > 2 ? std::stoi(argv[1]) : 2, pp = argc > 2 ? std::stoi(argv[2]) : 2;
   auto world = reigen::init();
   // Each sequence counts up by a fixed step of its own.
   const auto start = torch::arange(240).remainder(kTokens).unsqueeze(1);

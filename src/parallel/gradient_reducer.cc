@@ -70,13 +70,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   values.prepare(all);
   pack(all, values);
   place_weights();
-  if (options_.pipeline && options_.pipeline.has_tied_weights() && gathers()) {
-    throw InvalidArgument(
-        Report{.what = "[data_parallel] stages share a weight whose gradients are averaged while backward runs",
-               .got = "shard kParameters over a network, and a weight that stages of several ranks use",
-               .expected = "gradients that can be added up over the stages before they are averaged",
-               .fix = "choose shard kGradients, or a model without tied weights"});
-  }
+  require_stages_possible(options_, gathers());
   values.complete(all, ranges(), all_ranges(), gathers());
   guard_ = std::make_unique<ModelGuard>(module_);
   trained_ = trained_parameters(ranges(), guard_->trainable());
@@ -99,8 +93,7 @@ GradientReducer::~GradientReducer() {
   if (options_.mesh || options_.tensor_parallel || options_.pipeline || options_.context_parallel) {
     // The caller has no handle of the mesh's groups, in which other ranks may wait for this one. Aborting one group of
     // the mesh aborts all of them.
-    const Communicator& group = groups_.world;
-    if (group.size() > 1) group.abort("its data_parallel() was destroyed in the middle of a step");
+    if (groups_.world.size() > 1) groups_.world.abort("its data_parallel() was destroyed in the middle of a step");
   } else {
     // The code that catches the error aborts the group with the error's reason. Until then calls may use the memory of
     // these three objects, so the objects are leaked.
@@ -147,12 +140,10 @@ void GradientReducer::pack(const std::vector<tensor::NamedParameter>& own, First
                                : gradient_strategy_ ? gradient_strategy_->description()
                                                     : "of the shard";
   require_shard_possible(options_, world_, strategy);
-  std::vector<tensor::NamedParameter> parameters, packed;  // `parameters`: as in the layout
-  auto next = own.begin();
-  for (std::size_t i = 0; i < layout_.model().tensors.size(); ++i) {
-    const bool is_here = layout_.is_of_stage(i, coordinates_);
-    parameters.push_back(is_here ? *next++ : tensor::NamedParameter{layout_.model().tensors[i].name, {}, {}});
-    if (is_here && layout_.is_packed(i)) packed.push_back(parameters.back());
+  const std::vector<tensor::NamedParameter> parameters = as_in_layout(own, layout_, coordinates_);
+  std::vector<tensor::NamedParameter> packed;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].parameter.defined() && layout_.is_packed(i)) packed.push_back(parameters[i]);
   }
   values.begin_as_first_replica(packed);
   flat_ = std::make_unique<tensor::FlatParameters>(
@@ -249,12 +240,8 @@ std::vector<tensor::NamedTensor> GradientReducer::own_weights() const {
 }
 
 void GradientReducer::load(const checkpoint::Checkpoint& from, std::string_view group) {
-  tensor::IsElsewhere is_elsewhere;
-  if (options_.pipeline) {
-    is_elsewhere = [&](std::string_view name) { return options_.pipeline.is_elsewhere(name); };
-  }
   load_weights(weights_of(module_, all_ranges(), layout_, coordinates_), all_ranges(), groups_, from, group,
-               is_elsewhere);
+               options_.pipeline.elsewhere());
 }
 
 std::vector<BucketTimes> GradientReducer::bucket_times() const {

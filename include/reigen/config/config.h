@@ -14,6 +14,7 @@
 
 #include "reigen/base/fields.h"
 #include "reigen/comm/options.h"
+#include "reigen/config/mesh.h"
 #include "reigen/config/optimizers.h"
 #include "reigen/config/strategies.h"
 
@@ -239,38 +240,6 @@ inline void describe(Fields& fields, ParallelConfig& o) {
       "empty: none");
   o.strategy.add_name(fields, "strategy", "how the ranks combine their gradients or weights");
   o.strategy.add_options(fields);
-}
-
-struct MeshConfig {
-  std::int64_t tp = 1;
-  bool sequence = false;
-  std::int64_t cp = 1;
-  std::int64_t pp = 1;
-  std::string schedule = "1f1b";
-  std::int64_t virtual_stages = 1;
-  std::string cut = "size";
-};
-inline void describe(Fields& fields, MeshConfig& o) {
-  fields.section = "mesh";
-  fields.add("tp", o.tp, at_least(1).up_to(1e6),
-             "ranks that divide each layer of the model between them (tensor parallelism); neighbours, which should be "
-             "on one machine");
-  fields.add("sequence", o.sequence,
-             "with mesh.tp: between divided layers each of these ranks holds its part of the sequence only");
-  fields.add(
-      "cp", o.cp, at_least(1).up_to(1e6),
-      "ranks that divide each sequence between them (context parallelism); the length must be a multiple of twice "
-      "their number");
-  fields.add(
-      "pp", o.pp, at_least(1).up_to(1e6),
-      "ranks that hold different layers of the model and work on different micro-batches (pipeline parallelism)");
-  fields.add("schedule", o.schedule,
-             "with mesh.pp: naive, gpipe, 1f1b, interleaved_1f1b, looped_bfs, zb_h1, or a file with a schedule; "
-             "train.micro_batch says how many micro-batches there are");
-  fields.add("virtual_stages", o.virtual_stages, at_least(1).up_to(1e6),
-             "with mesh.pp: stages on each rank, for interleaved_1f1b and looped_bfs");
-  fields.add("cut", o.cut, {"size", "count", "time"},
-             "with mesh.pp: what stages have as equal as possible: weights, units, or measured time");
 }
 
 struct CommConfig {

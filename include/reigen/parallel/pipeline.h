@@ -133,6 +133,8 @@ class Pipeline {
   const std::vector<layout::TensorSpec>& parameters() const;
   // Whether `name` is a parameter or buffer that this rank does not hold, or a state of one ("fc.weight.exp_avg").
   bool is_elsewhere(std::string_view name) const;
+  // is_elsewhere() as a function; empty if there is no pipeline.
+  std::function<bool(std::string_view name)> elsewhere() const;
   // Whether this rank's stages write `name` into a checkpoint: of the ranks that hold a parameter those of its first
   // stage, and of names that belong to no parameter those of the first coordinate.
   bool gives(std::string_view name) const;

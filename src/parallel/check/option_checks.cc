@@ -124,6 +124,15 @@ void check_options(const DataParallelOptions& options, int sharers) {
                                .fix = "leave it at 25 unless a measurement says otherwise"});
 }
 
+void require_stages_possible(const DataParallelOptions& options, bool gathers) {
+  if (!gathers || !options.pipeline || !options.pipeline.has_tied_weights()) return;
+  throw InvalidArgument(
+      Report{.what = "[data_parallel] stages share a weight whose gradients are averaged while backward runs",
+             .got = "shard kParameters over a network, and a weight that stages of several ranks use",
+             .expected = "gradients that can be added up over the stages before they are averaged",
+             .fix = "choose shard kGradients, or a model without tied weights"});
+}
+
 void require_shard_possible(const DataParallelOptions& options, const Communicator& world,
                             const std::string& strategy) {
   const auto refuse = [&](const char* expected, const char* fix) {

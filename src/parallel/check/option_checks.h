@@ -26,6 +26,10 @@ bool mesh_fits(const DataParallelOptions& options, const Communicator& world);
 // device (flat_parameters.h). Frozen parameters may be on another device.
 at::Device device_of_weights(const torch::nn::Module& module);
 
+// Throws InvalidArgument if stages of several ranks share a weight, and weights are gathered while backward runs
+// (`gathers`).
+void require_stages_possible(const DataParallelOptions& options, bool gathers);
+
 // Returns one line for each option, for check_equal_on_all_ranks() (model_check.h), which compares the lines between
 // ranks. With `module` there are also lines about where its weights lie.
 std::vector<std::string> describe_options(const DataParallelOptions& options);

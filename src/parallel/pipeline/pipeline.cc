@@ -260,6 +260,10 @@ bool Pipeline::has_last_stage() const { return state_->stages->holds(state_->sta
 const std::vector<layout::TensorSpec>& Pipeline::parameters() const { return state_->stages->parameters(); }
 bool Pipeline::has_tied_weights() const { return !state_->stages->tied().empty(); }
 bool Pipeline::is_elsewhere(std::string_view name) const { return state_->stages->is_elsewhere(name); }
+std::function<bool(std::string_view)> Pipeline::elsewhere() const {
+  if (!state_) return {};
+  return [state = state_](std::string_view name) { return state->stages->is_elsewhere(name); };
+}
 bool Pipeline::gives(std::string_view name) const { return state_->stages->gives(name); }
 const schedule::Schedule& Pipeline::schedule_of(int micro_batches) const { return state_->schedule_of(micro_batches); }
 const PipelineReport& Pipeline::last() const { return state_->report; }

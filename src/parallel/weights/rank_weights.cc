@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "comm/agree.h"
 #include "reigen/base/error.h"
 #include "reigen/tensor/pieces.h"
@@ -21,6 +22,22 @@ layout::Part nothing_of(const tensor::NamedTensor& item) {
 }
 
 }  // namespace
+
+std::vector<tensor::NamedParameter> as_in_layout(const std::vector<tensor::NamedParameter>& own,
+                                                 const layout::Layout& layout, const layout::Coordinates& at) {
+  std::vector<tensor::NamedParameter> parameters;
+  auto next = own.begin();
+  for (std::size_t i = 0; i < layout.model().tensors.size(); ++i) {
+    const std::string& name = layout.model().tensors[i].name;
+    if (!layout.is_of_stage(i, at)) {
+      parameters.push_back({name, {}, {}});
+      continue;
+    }
+    REIGEN_ASSERT(next != own.end() && next->name == name, "parameter {} is not at its place", name);
+    parameters.push_back(*next++);
+  }
+  return parameters;
+}
 
 // Frozen weights lie in no range unless they are sharded. The layout knows their boxes.
 std::vector<tensor::NamedTensor> weights_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges,

@@ -10,6 +10,7 @@
 #include "reigen/checkpoint/checkpoint.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/layout/layout.h"
+#include "reigen/tensor/flat_parameters.h"
 #include "reigen/tensor/parameter_range.h"
 #include "reigen/tensor/pieces.h"
 #include "reigen/tensor/tensor_files.h"
@@ -28,6 +29,10 @@ struct RankGroups {
   Communicator box_owners = {};  // the ranks that divide dimensions of tensors (tensor parallelism)
   Communicator stages = {};      // the ranks that hold the stages of the model (pipeline parallelism)
 };
+
+// The parameters of this rank, `own`, as the layout's model has them: parameters of other stages are undefined.
+std::vector<tensor::NamedParameter> as_in_layout(const std::vector<tensor::NamedParameter>& own,
+                                                 const layout::Layout& layout, const layout::Coordinates& at);
 
 // The parameters and buffers of the model, each with the part that the rank at these coordinates has.
 std::vector<tensor::NamedTensor> weights_of(const torch::nn::Module& module, const std::vector<ParameterRange>& ranges,

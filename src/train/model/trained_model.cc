@@ -184,9 +184,8 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
 void TrainedModel::load_state(const Start& start) {
   std::vector<tensor::NamedTensor> of_optimization;
   std::map<std::string, at::Tensor> of_strategy;
-  tensor::IsElsewhere is_elsewhere;
-  if (pipeline_) is_elsewhere = [this](std::string_view name) { return pipeline_.is_elsewhere(name); };
-  for (const tensor::NamedTensor& item : tensor::read_group(*start.from, "optimizer", state(), is_elsewhere)) {
+
+  for (const tensor::NamedTensor& item : tensor::read_group(*start.from, "optimizer", state(), pipeline_.elsewhere())) {
     if (item.name.starts_with(kOfStrategy))
       of_strategy[item.name.substr(kOfStrategy.size())] = item.tensor;
     else
