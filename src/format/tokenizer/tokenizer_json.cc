@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "format/json/json_part.h"
 #include "format/tokenizer/byte_characters.h"
 #include "format/tokenizer/files.h"
-#include "format/tokenizer/json_part.h"
 #include "format/tokenizer/split_pattern.h"
 #include "format/utf8.h"
 

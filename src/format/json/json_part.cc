@@ -1,4 +1,4 @@
-#include "format/tokenizer/json_part.h"
+#include "format/json/json_part.h"
 
 #include <fmt/format.h>
 
