@@ -22,6 +22,7 @@ int dispatch(const Arguments& arguments) {
   const Arguments rest(arguments.begin() + 1, arguments.end());
   if (command == "run") return reigen::apps::run_command(rest);
   if (command == "train") return reigen::apps::train_command(rest);
+  if (command == "generate") return reigen::apps::generate_command(rest);
   if (command == "bench") return reigen::apps::bench_command(rest);
   if (command == "tune") return reigen::apps::tune_command(rest);
   if (command == "devices") return reigen::apps::devices_command(rest);
@@ -29,12 +30,13 @@ int dispatch(const Arguments& arguments) {
   if (command == "checkpoint") return reigen::apps::checkpoint_command(rest);
   if (command == "help" || command == "--help" || command == "-h") return reigen::apps::help_command(rest);
   if (command == "version" || command == "--version") return reigen::apps::version_command();
-  const std::string meant = reigen::apps::nearest(command, {"run", "train", "bench", "tune", "devices", "flight",
-                                                            "checkpoint", "help", "version", "--help", "--version"});
+  const std::string meant =
+      reigen::apps::nearest(command, {"run", "train", "generate", "bench", "tune", "devices", "flight", "checkpoint",
+                                      "help", "version", "--help", "--version"});
   throw reigen::InvalidArgument(
       {.what = "unknown command",
        .got = command,
-       .expected = "run, train, bench, tune, devices, flight, checkpoint, help or version",
+       .expected = "run, train, generate, bench, tune, devices, flight, checkpoint, help or version",
        .fix = meant.empty() ? "reigen --help lists the commands" : "did you mean `reigen " + meant + "`?"},
       reigen::ExitCode::kUsage);
 }

@@ -13,6 +13,7 @@ using Arguments = std::vector<std::string>;
 
 int run_command(const Arguments& arguments);
 int train_command(const Arguments& arguments);
+int generate_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
 int tune_command(const Arguments& arguments);
 int devices_command(const Arguments& arguments);

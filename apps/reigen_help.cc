@@ -87,6 +87,7 @@ std::string overview() {
          "\n"
          "  reigen run -n N [options] [--] program [arguments...]     start N processes of a program\n"
          "  reigen train RECIPE -n N [--section.key value ...]        train a built-in recipe, e.g. mnist\n"
+         "  reigen generate DIR --prompt TEXT [options]               continue a text with a trained decoder\n"
          "  reigen bench OP -n N [options]                            time an operation between processes, e.g. "
          "all_reduce\n"
          "  reigen tune -n N [--backend B]                            find the fastest algorithms of this machine\n"
@@ -108,6 +109,7 @@ int help_command(const Arguments& arguments) {
   const std::string& topic = arguments.front();
   if (topic == "run") return run_command({"--help"});
   if (topic == "train") return train_command({"--help"});
+  if (topic == "generate") return generate_command({"--help"});
   if (topic == "bench") return bench_command({"--help"});
   if (topic == "tune") return tune_command({"--help"});
   if (topic == "devices") return devices_command({"--help"});
@@ -116,10 +118,11 @@ int help_command(const Arguments& arguments) {
     print_environment();
     return 0;
   }
-  const std::string meant = nearest(topic, {"run", "train", "bench", "tune", "devices", "flight", "environment"});
+  const std::string meant =
+      nearest(topic, {"run", "train", "generate", "bench", "tune", "devices", "flight", "environment"});
   throw InvalidArgument({.what = "no help on this",
                          .got = topic,
-                         .expected = "run, train, bench, tune, devices, flight or environment",
+                         .expected = "run, train, generate, bench, tune, devices, flight or environment",
                          .fix = meant.empty() ? std::string() : "did you mean `reigen help " + meant + "`?"},
                         ExitCode::kUsage);
 }

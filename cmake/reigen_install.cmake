@@ -36,7 +36,8 @@ endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/reigen-config.cmake.in" "${PROJECT_BINARY_DIR}/reigen-config.cmake" @ONLY)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/reigen-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/reigen-config.cmake" "${PROJECT_BINARY_DIR}/reigen-config-version.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/reigen_find_torch.cmake" "${CMAKE_CURRENT_LIST_DIR}/reigen_shared_libstdcxx.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/reigen_find_torch.cmake" "${CMAKE_CURRENT_LIST_DIR}/reigen_find_pcre2.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/reigen_shared_libstdcxx.cmake"
         DESTINATION "${_package}")
 
 # Archives keep their symbols, because programs are linked by them. CMake strips the other files (CMakeLists.txt).

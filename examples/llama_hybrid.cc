@@ -36,7 +36,7 @@ int main(int argc, char** argv) try {
   auto loader =
       reigen::data::Loader(text, {.global_batch = kBatch, .shuffle = true, .micro_batch = pp > 1 ? 1 : 0}, data_ranks);
 
-  const reigen::models::LlamaOptions sizes{.vocab = static_cast<std::int64_t>(corpus->vocabulary().size())};
+  const reigen::models::LlamaOptions sizes{.vocab = corpus->encoding().size()};
   reigen::models::Llama model(sizes);
   model.initialize(0);
   const auto divided = reigen::parallelize(model, mesh, reigen::models::tensor_plan(sizes), {.sequence = true});

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 PACKAGES = ["libfmt-dev", "libcli11-dev", "nlohmann-json3-dev", "zlib1g-dev", "zlib1g", "libjpeg62-turbo-dev",
-            "libjpeg62-turbo", "libpng-dev"]
+            "libjpeg62-turbo", "libpng-dev", "libpcre2-dev", "libpcre2-8-0"]
 
 
 def library_of(package, pattern):

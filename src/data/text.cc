@@ -154,7 +154,7 @@ class TextWindows final : public Dataset {
       : corpus_(std::move(corpus)),
         name_(fmt::format("{} {}", corpus_->name(), to_string(options.split))),
         context_(options.context),
-        tokens_(corpus_->tokens(options.split)) {}
+        split_(options.split) {}
 
   std::int64_t size() const override { return (targets() + context_ - 1) / context_; }
   const std::string& name() const override { return name_; }
@@ -169,9 +169,11 @@ class TextWindows final : public Dataset {
     for (const std::int64_t index : indices) {
       REIGEN_ASSERT(index >= 0 && index < size(), "window {} of {} in {}", index, size(), name_);
       const std::int64_t valid = terms(index);
-      const std::uint8_t* from = tokens_.data() + index * context_;
-      std::fill(std::copy(from, from + valid, input), input + context_, 0);
-      std::fill(std::copy(from + 1, from + 1 + valid, target), target + context_, kIgnoredToken);
+      const auto part = static_cast<std::size_t>(valid);
+      corpus_->copy(split_, index * context_, {input, part});
+      corpus_->copy(split_, index * context_ + 1, {target, part});
+      std::fill(input + valid, input + context_, 0);
+      std::fill(target + valid, target + context_, kIgnoredToken);
       input += context_;
       target += context_;
     }
@@ -179,71 +181,104 @@ class TextWindows final : public Dataset {
   }
 
  private:
-  std::int64_t targets() const { return static_cast<std::int64_t>(tokens_.size()) - 1; }
+  std::int64_t targets() const { return corpus_->size(split_) - 1; }
 
   std::shared_ptr<const Corpus> corpus_;
   std::string name_;
   std::int64_t context_;
-  std::span<const std::uint8_t> tokens_;
+  Split split_;
 };
+
+// The different bytes of a text in ascending order.
+std::string alphabet_of(std::string_view text, std::string_view testing) {
+  std::array<bool, 256> seen{};
+  for (const std::string_view part : {text, testing}) {
+    for (const char c : part) seen[static_cast<unsigned char>(c)] = true;
+  }
+  std::string alphabet;
+  for (std::size_t byte = 0; byte < seen.size(); ++byte) {
+    if (seen[byte]) alphabet += static_cast<char>(byte);
+  }
+  return alphabet;
+}
+
+// Moves the place where a text is divided to the beginning of a character.
+std::size_t to_character(std::string_view text, std::size_t at) {
+  for (int i = 0; i < 3 && at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; ++i) --at;
+  return at;
+}
+
+Encoding encoding_of(const TokenizerPtr& tokenizer, std::string_view text, std::string_view testing) {
+  if (tokenizer) return Encoding(tokenizer);
+  const std::string alphabet = alphabet_of(text, testing);
+  return Encoding(alphabet.empty() ? std::string(1, ' ') : alphabet);  // the constructor refuses a text without a byte
+}
 
 }  // namespace
 
-Corpus::Corpus(std::string name, const std::string& text, const std::string& testing, Taken taken)
-    : name_(std::move(name)), taken_(std::move(taken)) {
+Corpus::Corpus(std::string name, const std::string& text, const std::string& testing, Taken taken,
+               TokenizerPtr tokenizer)
+    : name_(std::move(name)), encoding_(encoding_of(tokenizer, text, testing)), taken_(std::move(taken)) {
   const std::size_t size = text.size() + testing.size();
-  const std::size_t test = testing.empty() ? size / 10 : testing.size();
-  if (size < kLeastBytes || test < 2 || size - test < 2) {
+  std::size_t training = testing.empty() ? size - size / 10 : text.size();
+  const auto require = [&](std::size_t tokens, std::size_t of_test) {
+    if (size >= kLeastBytes && of_test >= 2 && tokens - of_test >= 2) return;
     throw DataError(Report{.what = fmt::format("{} is too short a text", name_),
-                           .got = testing.empty() ? fmt::format("{} bytes", size)
-                                                  : fmt::format("{} bytes, {} of them for testing", size, test),
-                           .expected = fmt::format("at least {}, and 2 for training and for testing", kLeastBytes),
+                           .got = testing.empty() ? fmt::format("{} {}", tokens, tokenizer ? "tokens" : "bytes")
+                                                  : fmt::format("{} {}, {} of them for testing", tokens,
+                                                                tokenizer ? "tokens" : "bytes", of_test),
+                           .expected = fmt::format("at least {} bytes, and 2 {} for training and for testing",
+                                                   kLeastBytes, tokenizer ? "tokens" : "bytes"),
                            .fix = "give a longer text"});
-  }
+  };
+  if (!tokenizer) require(size, size - training);
   require_text(name_, text);
   require_text(name_, testing);
-  std::array<bool, 256> seen{};
-  for (const std::string* part : {&text, &testing}) {
-    for (const char c : *part) seen[static_cast<unsigned char>(c)] = true;
-  }
-  std::array<std::uint8_t, 256> token_of{};
-  for (std::size_t byte = 0; byte < seen.size(); ++byte) {
-    if (!seen[byte]) continue;
-    token_of[byte] = static_cast<std::uint8_t>(vocabulary_.size());
-    vocabulary_ += static_cast<char>(byte);
-  }
+  if (tokenizer && testing.empty() && training < size) training = to_character(text, training);
   format::Hash64 hash;
   for (const std::string* part : {&text, &testing}) hash.update(part->data(), part->size());
-  fingerprint_ = fmt::format("{} of {} bytes, {} of them for training", fingerprint(hash), size, size - test);
-  tokens_.reserve(size);
-  for (const std::string* part : {&text, &testing}) {
-    for (const char c : *part) tokens_.push_back(token_of[static_cast<unsigned char>(c)]);
+  fingerprint_ = fmt::format("{} of {} bytes, {} of them for training", fingerprint(hash), size, size - training);
+  const std::string_view first = std::string_view(text).substr(0, training);
+  const std::string_view second = testing.empty() ? std::string_view(text).substr(training) : testing;
+  if (tokenizer) {
+    ids_ = tokenizer->encode(first);
+    training_ = ids_.size();
+    const std::vector<std::int32_t> tested = tokenizer->encode(second);
+    ids_.insert(ids_.end(), tested.begin(), tested.end());
+    require(ids_.size(), ids_.size() - training_);
+    return;
   }
-  training_ = size - test;
-}
-
-Meaning Corpus::meaning() const {
-  Fact alphabet{.name = "alphabet", .values = {}, .one = "token"};
-  for (const char c : vocabulary_) alphabet.values.emplace_back(1, c);
-  return {std::move(alphabet), {.name = "text", .values = {fingerprint_}}};
-}
-
-std::span<const std::uint8_t> Corpus::tokens(Split split) const {
-  const std::span<const std::uint8_t> all(tokens_);
-  return split == Split::kTrain ? all.first(training_) : all.subspan(training_);
-}
-
-std::string Corpus::text(std::span<const std::int64_t> tokens) const {
-  std::string text;
-  for (const std::int64_t token : tokens) {
-    REIGEN_CHECK(token >= 0 && token < static_cast<std::int64_t>(vocabulary_.size()),
-                 "token {} is outside of the vocabulary of {}", token, vocabulary_.size());
-    text += vocabulary_[static_cast<std::size_t>(token)];
+  std::array<std::uint8_t, 256> token_of{};
+  std::uint8_t next = 0;
+  for (const char c : encoding_.alphabet()) token_of[static_cast<unsigned char>(c)] = next++;
+  bytes_.reserve(size);
+  for (const std::string_view part : {first, second}) {
+    for (const char c : part) bytes_.push_back(token_of[static_cast<unsigned char>(c)]);
   }
-  return text;
+  training_ = training;
 }
 
-Corpus read_corpus(const fs::path& path) {
+Meaning Corpus::meaning() const { return {encoding_.fact(), {.name = "text", .values = {fingerprint_}}}; }
+
+std::int64_t Corpus::size() const { return static_cast<std::int64_t>(bytes_.size() + ids_.size()); }
+
+std::int64_t Corpus::size(Split split) const {
+  const auto training = static_cast<std::int64_t>(training_);
+  return split == Split::kTrain ? training : size() - training;
+}
+
+void Corpus::copy(Split split, std::int64_t first, std::span<std::int64_t> into) const {
+  const auto count = static_cast<std::int64_t>(into.size());
+  REIGEN_CHECK(first >= 0 && count <= size(split) - first, "tokens {} to {} of a split with {}", first, first + count,
+               size(split));
+  const std::int64_t from = first + (split == Split::kTrain ? 0 : static_cast<std::int64_t>(training_));
+  if (encoding_.is_of_bytes())
+    std::copy_n(bytes_.begin() + from, count, into.begin());
+  else
+    std::copy_n(ids_.begin() + from, count, into.begin());
+}
+
+Corpus read_corpus(const fs::path& path, TokenizerPtr tokenizer) {
   const std::string name = fmt::format("'{}'", path.string());
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
@@ -255,14 +290,16 @@ Corpus read_corpus(const fs::path& path) {
                              .expected = "a text",
                              .fix = "write it again, or move it away: then the last tenth of the text is for testing"});
     }
-    return {name, joined(texts.training), testing, texts.taken};
+    return {name, joined(texts.training), testing, texts.taken, std::move(tokenizer)};
   }
   std::string text;
   append_file(path, text);
-  return {name, text};
+  return {name, text, {}, {}, std::move(tokenizer)};
 }
 
-Corpus own_documents() { return {"Reigen's documents", std::string(documents())}; }
+Corpus own_documents(TokenizerPtr tokenizer) {
+  return {"Reigen's documents", std::string(documents()), {}, {}, std::move(tokenizer)};
+}
 
 DatasetPtr text_windows(std::shared_ptr<const Corpus> corpus, const TextWindowsOptions& options) {
   REIGEN_CHECK(corpus != nullptr, "text windows need a corpus");

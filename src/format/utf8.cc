@@ -1,11 +1,7 @@
 #include "format/utf8.h"
 
-#include <cstddef>
-
 namespace reigen::format {
-namespace {
 
-// The number of bytes of the UTF-8 character (RFC 3629) at the beginning of `text`; 0 if there is none.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::size_t bytes = byte(0) < 0x80 ? 1 : byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : 4;
@@ -19,8 +15,6 @@ std::size_t character_bytes(std::string_view text) {
   if (byte(0) == 0xF4 && byte(1) > 0x8F) return 0;  // beyond U+10FFFF
   return bytes;
 }
-
-}  // namespace
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "models/cached_attention.h"
 #include "reigen/nn/activations.h"
 #include "reigen/nn/embedding.h"
 #include "reigen/nn/init.h"
@@ -46,8 +47,10 @@ class RmsNorm final : public torch::nn::Module {
 
 class Attention final : public torch::nn::Module {
  public:
-  explicit Attention(const LlamaOptions& o)
-      : width_(o.dim / o.heads),
+  Attention(const LlamaOptions& o, std::shared_ptr<const CacheInUse> in_use, std::size_t layer)
+      : in_use_(std::move(in_use)),
+        layer_(layer),
+        width_(o.dim / o.heads),
         queries_of_key_(o.heads / o.kv_heads),
         context_(o.context),
         theta_(o.theta),
@@ -67,9 +70,17 @@ class Attention final : public torch::nn::Module {
     const auto for_queries = [this](const at::Tensor& all) {
       return queries_of_key_ == 1 ? all : all.repeat_interleave(queries_of_key_, 1);
     };
-    const at::Tensor y = at::scaled_dot_product_attention(
-        by_head(nn::rotary(q, angles)), for_queries(by_head(nn::rotary(k, angles))), for_queries(by_head(v)),
-        /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
+    const std::int64_t first = in_use_->first();
+    const at::Tensor queries = by_head(nn::rotary(q, angles, first));
+    const at::Tensor keys = by_head(nn::rotary(k, angles, first));
+    at::Tensor y;
+    if (in_use_->cache == nullptr) {
+      y = at::scaled_dot_product_attention(queries, for_queries(keys), for_queries(by_head(v)),
+                                           /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
+    } else {
+      const auto [all_keys, all_values] = in_use_->cache->append(layer_, keys, by_head(v));
+      y = cached_attention(queries, for_queries(all_keys), for_queries(all_values));
+    }
     return o_->forward(by_head(y).flatten(2));
   }
 
@@ -82,6 +93,8 @@ class Attention final : public torch::nn::Module {
     return table_;
   }
 
+  std::shared_ptr<const CacheInUse> in_use_;
+  std::size_t layer_;
   std::int64_t width_;
   std::int64_t queries_of_key_;
   std::int64_t context_;
@@ -116,9 +129,9 @@ class LlamaMlp final : public torch::nn::Module {
 
 class DecoderLayer final : public torch::nn::Module {
  public:
-  explicit DecoderLayer(const LlamaOptions& o)
+  DecoderLayer(const LlamaOptions& o, std::shared_ptr<const CacheInUse> in_use, std::size_t layer)
       : n1_(register_module("input_layernorm", std::make_shared<RmsNorm>(o))),
-        attention_(register_module("self_attn", std::make_shared<Attention>(o))),
+        attention_(register_module("self_attn", std::make_shared<Attention>(o, std::move(in_use), layer))),
         n2_(register_module("post_attention_layernorm", std::make_shared<RmsNorm>(o))),
         mlp_(register_module("mlp", std::make_shared<LlamaMlp>(o))) {}
 
@@ -162,7 +175,7 @@ void check(const LlamaOptions& o) {
 
 }  // namespace
 
-Llama::Llama(const LlamaOptions& options) : options_(options) {
+Llama::Llama(const LlamaOptions& options) : options_(options), in_use_(std::make_shared<CacheInUse>()) {
   const LlamaOptions& o = options_;
   check(o);
   const auto model = register_module("model", std::make_shared<torch::nn::Module>());
@@ -175,7 +188,9 @@ Llama::Llama(const LlamaOptions& options) : options_(options) {
   const auto layers = model->register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < o.layers; ++i) {
     const std::string number = std::to_string(i);
-    units_.emplace_back("model.layers." + number, layers->register_module(number, std::make_shared<DecoderLayer>(o)));
+    units_.emplace_back(
+        "model.layers." + number,
+        layers->register_module(number, std::make_shared<DecoderLayer>(o, in_use_, static_cast<std::size_t>(i))));
   }
   units_.emplace_back("model.norm", model->register_module("norm", std::make_shared<RmsNorm>(o)));
   const at::Tensor weight = o.tied ? embedding->weight : at::empty({o.vocab, o.dim});
@@ -201,6 +216,19 @@ at::Tensor Llama::forward(const at::Tensor& tokens) {
                "tokens of shape [{}]: the decoder takes [batch, at most {}]", fmt::join(tokens.sizes(), ", "),
                options_.context);
   return nn::fold(units_, nn::Carry{tokens}).front();
+}
+
+at::Tensor Llama::forward(const at::Tensor& tokens, KeyValueCache& cache) {
+  REIGEN_CHECK(tokens.dim() == 2 && tokens.size(1) <= options_.context - cache.positions(),
+               "tokens of shape [{}] after {} positions: the decoder takes [batch, at most {} positions together]",
+               fmt::join(tokens.sizes(), ", "), cache.positions(), options_.context);
+  at::Tensor scores;
+  {
+    const UseCache use(*in_use_, cache);
+    scores = nn::fold(units_, nn::Carry{tokens}).front();
+  }
+  cache.advance(tokens.size(1));
+  return scores;
 }
 
 }  // namespace reigen::models

@@ -19,14 +19,13 @@ void use_on_this_thread(const std::shared_ptr<const SequencePart>& part) { part_
 
 std::shared_ptr<const SequencePart> sequence_part() { return part_of_this_thread().lock(); }
 
-at::Tensor rows_of_positions(const at::Tensor& table, std::int64_t count) {
+at::Tensor rows_of_positions(const at::Tensor& table, std::int64_t count, std::int64_t first) {
   const std::shared_ptr<const SequencePart> part = sequence_part();
-  if (!part) return table.narrow(0, 0, count);
-  const at::Tensor positions = part->positions(count, table.device());
-  const std::int64_t last = count == 0 ? 0 : positions.max().item<std::int64_t>();
-  REIGEN_CHECK(last < table.size(0), "a sequence with position {}: the table of positions has {} rows", last,
+  const std::int64_t end = count == 0 ? 0 : first + (part ? part->last_position(count) + 1 : count);
+  REIGEN_CHECK(first >= 0 && end <= table.size(0), "a sequence with {} positions: the table of positions has {} rows", end,
                table.size(0));
-  return at::embedding(table, positions);
+  if (!part) return table.narrow(0, first, count);
+  return at::embedding(table, part->positions(count, table.device()) + first);
 }
 
 }  // namespace reigen::nn

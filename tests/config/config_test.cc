@@ -285,6 +285,16 @@ TEST_F(ConfigTest, AProgramThatReadsNoFileHasNoPath) {
   EXPECT_THROW(read_command_line(defaults, {"--data.path", "x"}, {}), InvalidArgument);
 }
 
+TEST_F(ConfigTest, OnlyProgramsOnTextHaveATokenizer) {
+  Config defaults;
+  EXPECT_THAT(help_text(defaults), ::testing::Not(HasSubstr("--data.tokenizer")));
+  defaults.data.takes_tokenizer = true;
+  EXPECT_THAT(help_text(defaults), HasSubstr("--data.tokenizer"));
+  const auto line = read_command_line(defaults, {"--data.tokenizer", "x.json", "--data.word_pattern=llama3"}, {});
+  EXPECT_EQ(line.config.data.tokenizer, "x.json");
+  EXPECT_EQ(line.config.data.word_pattern, "llama3");
+}
+
 TEST_F(ConfigTest, BadFilesAreRefused) {
   EXPECT_EQ(failure_of({"--config", (directory_ / "absent.toml").string()}).code, ExitCode::kInputMissing);
   EXPECT_EQ(failure_of({"--config", directory_.string()}).code, ExitCode::kBadData);

@@ -164,8 +164,9 @@ TEST(Splits, TwoFoldersForOnePurposeAreNamed) {
 // ---- all readers, with the same names of files
 
 std::string read_back(const Corpus& corpus, Split split) {
-  const auto part = corpus.tokens(split);
-  return corpus.text(std::vector<std::int64_t>(part.begin(), part.end()));
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(corpus.size(split)));
+  corpus.copy(split, 0, tokens);
+  return corpus.encoding().decode(tokens);
 }
 
 TEST(TextFolder, HiddenFoldersAreNoText) {
@@ -174,7 +175,7 @@ TEST(TextFolder, HiddenFoldersAreNoText) {
   put(folder, ".ipynb_checkpoints/a-checkpoint.txt", std::string(100, 's'));
   put(folder, ".venv/lib/LICENSE.txt", std::string(100, 'l'));
   const Corpus corpus = read_corpus(folder.path());
-  EXPECT_EQ(corpus.vocabulary(), "a");
+  EXPECT_EQ(corpus.encoding().alphabet(), "a");
   EXPECT_EQ(corpus.taken().text(), "1 file; passed over 2 hidden: .ipynb_checkpoints, .venv");
 }
 

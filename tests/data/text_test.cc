@@ -9,6 +9,7 @@
 
 #include "format/gzip.h"
 #include "format/temporary_folder.h"
+#include "harness/folders.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 
@@ -29,19 +30,75 @@ std::shared_ptr<const Corpus> corpus_of(const std::string& text) {
   return std::make_shared<const Corpus>("text", text);
 }
 
-TEST(Corpus, ATokenIsAByteOfTheVocabulary) {
+std::vector<std::int64_t> tokens_of(const Corpus& corpus, Split split) {
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(corpus.size(split)));
+  corpus.copy(split, 0, tokens);
+  return tokens;
+}
+
+TokenizerPtr tokenizer_of(const std::string& name) {
+  const std::string folder = std::string(kSourceFolder) + "/tests/format/files/tokenizers/";
+  return std::make_shared<const format::Tokenizer>(format::Tokenizer::read(folder + name));
+}
+
+TEST(Corpus, ATokenIsAByteOfTheAlphabet) {
   const std::string text = "to be or not to be, that is";
   const Corpus corpus("text", text);
-  EXPECT_EQ(corpus.vocabulary(), " ,abehinorst");
-  const auto train = corpus.tokens(Split::kTrain);
-  const auto test = corpus.tokens(Split::kTest);
-  EXPECT_EQ(train.size() + test.size(), text.size());
-  EXPECT_EQ(test.size(), 2U);
-  EXPECT_EQ(train.data() + train.size(), test.data());  // no overlap, nothing left out
-  std::vector<std::int64_t> tokens(train.begin(), train.end());
-  EXPECT_EQ(corpus.text(tokens), text.substr(0, 25));
-  tokens = {12};
-  EXPECT_THROW(corpus.text(tokens), InvalidArgument);
+  EXPECT_EQ(corpus.encoding().alphabet(), " ,abehinorst");
+  EXPECT_EQ(corpus.encoding().size(), 12);
+  EXPECT_EQ(corpus.size(), static_cast<std::int64_t>(text.size()));
+  EXPECT_EQ(corpus.size(Split::kTest), 2);
+  EXPECT_EQ(corpus.encoding().decode(tokens_of(corpus, Split::kTrain)), text.substr(0, 25));
+  EXPECT_EQ(corpus.encoding().decode(tokens_of(corpus, Split::kTest)), text.substr(25));
+  EXPECT_EQ(corpus.encoding().encode("not"), (std::vector<std::int64_t>{7, 8, 11}));
+  EXPECT_THROW(corpus.encoding().encode("x"), DataError);
+  EXPECT_THROW(corpus.encoding().decode(std::vector<std::int64_t>{12}), InvalidArgument);
+  std::vector<std::int64_t> more(26);
+  EXPECT_THROW(corpus.copy(Split::kTrain, 0, more), InvalidArgument);
+}
+
+TEST(Corpus, ATokenizerGivesTheTokens) {
+  // The last tenth of the bytes begins inside of a character; the test part begins with the whole character.
+  std::string text = "the lowest of the newest is the lowest, and wider than the widest of them all, as they say it.";
+  text += "\xE6\x97\xA5 lower x";
+  const TokenizerPtr tokenizer = tokenizer_of("llama3.json");
+  const Corpus corpus("text", text, {}, {}, tokenizer);
+  EXPECT_FALSE(corpus.encoding().is_of_bytes());
+  EXPECT_EQ(corpus.encoding().size(), tokenizer->size());
+  const auto train = tokens_of(corpus, Split::kTrain);
+  const auto test = tokens_of(corpus, Split::kTest);
+  EXPECT_LT(corpus.size(), static_cast<std::int64_t>(text.size()));
+  EXPECT_EQ(corpus.encoding().decode(train) + corpus.encoding().decode(test), text);
+  EXPECT_EQ(corpus.encoding().decode(test), "\xE6\x97\xA5 lower x");
+  EXPECT_EQ(corpus.encoding().encode(text.substr(0, 94)), train);
+  const auto windows = text_windows(std::make_shared<const Corpus>(corpus), {.context = 5});
+  const Samples first = windows->gather(std::vector<std::int64_t>{0});
+  EXPECT_EQ(first.input[0][1].item<std::int64_t>(), train[1]);
+  EXPECT_EQ(first.target[0][0].item<std::int64_t>(), train[1]);
+}
+
+TEST(Corpus, TheMeaningTellsTheTokenizer) {
+  const std::string text = text_of(300);
+  const auto fact = [&](TokenizerPtr tokenizer) {
+    return Corpus("text", text, {}, {}, std::move(tokenizer)).meaning().at(0);
+  };
+  EXPECT_EQ(fact(nullptr).name, "alphabet");
+  EXPECT_EQ(fact(tokenizer_of("gpt2.json")).name, "tokenizer");
+  EXPECT_EQ(fact(tokenizer_of("gpt2.json")), fact(tokenizer_of("gpt2.json")));
+  EXPECT_NE(fact(tokenizer_of("gpt2.json")), fact(tokenizer_of("llama3.json")));
+}
+
+TEST(Corpus, WhatATokenizerDoesNotKnowIsRefused) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("t.json", R"({"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]}})");
+  const auto tokenizer = std::make_shared<const format::Tokenizer>(format::Tokenizer::read(path));
+  EXPECT_EQ(Corpus("text", std::string(40, 'a'), {}, {}, tokenizer).size(), 40);
+  EXPECT_THROW(Corpus("text", std::string(40, 'c'), {}, {}, tokenizer), DataError);
+  const auto whole = folder.write("w.json", R"({"model":{"type":"BPE","vocab":{"a":0,"aa":1,"aaaa":2,"aaaaaaaa":3},)"
+                                            R"("merges":["a a","aa aa","aaaa aaaa"]}})");
+  const auto few = std::make_shared<const format::Tokenizer>(format::Tokenizer::read(whole));
+  EXPECT_THAT([&] { Corpus("text", std::string(80, 'a'), {}, {}, few); },
+              testing::ThrowsMessage<DataError>(HasSubstr("too short")));
 }
 
 TEST(TextWindows, CoverEveryTokenOnce) {
@@ -61,8 +118,8 @@ TEST(TextWindows, CoverEveryTokenOnce) {
       EXPECT_EQ(window.target.ne(kIgnoredToken).sum().item<std::int64_t>(), valid);
       const auto* input = window.input.const_data_ptr<std::int64_t>();
       const auto* target = window.target.const_data_ptr<std::int64_t>();
-      seen += corpus->text(std::span(input, static_cast<std::size_t>(valid)));
-      guessed += corpus->text(std::span(target, static_cast<std::size_t>(valid)));
+      seen += corpus->encoding().decode(std::span(input, static_cast<std::size_t>(valid)));
+      guessed += corpus->encoding().decode(std::span(target, static_cast<std::size_t>(valid)));
     }
     EXPECT_EQ(terms, 899);
     EXPECT_EQ(seen, text.substr(0, 899));
@@ -108,11 +165,9 @@ TEST(ReadCorpus, FilesAndFolders) {
   folder.write("book/picture.png", std::string(100, '\0'));
   folder.write("book/.hidden.txt", "not this");
   const Corpus corpus = read_corpus(folder.path() / "book");
-  std::vector<std::int64_t> tokens;
-  for (const Split split : {Split::kTrain, Split::kTest}) {
-    for (const std::uint8_t token : corpus.tokens(split)) tokens.push_back(token);
-  }
-  EXPECT_EQ(corpus.text(tokens), "first part\n\nsecond part of it\n\nthird");
+  std::string both;
+  for (const Split split : {Split::kTrain, Split::kTest}) both += corpus.encoding().decode(tokens_of(corpus, split));
+  EXPECT_EQ(both, "first part\n\nsecond part of it\n\nthird");
 }
 
 struct Wrong {
@@ -161,9 +216,9 @@ TEST(ReadCorpus, WhatIsNoTextIsNamed) {
 TEST(OwnDocuments, AreThereWithoutAnyFile) {
   const Corpus corpus = own_documents();
   EXPECT_GT(corpus.size(), 50'000);
-  const auto train = corpus.tokens(Split::kTrain);
-  const std::vector<std::int64_t> start(train.begin(), train.begin() + 8);
-  EXPECT_EQ(corpus.text(start), "# Reigen");
+  std::vector<std::int64_t> start(8);
+  corpus.copy(Split::kTrain, 0, start);
+  EXPECT_EQ(corpus.encoding().decode(start), "# Reigen");
 }
 
 }  // namespace

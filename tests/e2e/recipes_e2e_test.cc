@@ -168,6 +168,29 @@ TEST_F(RecipesE2e, ARunDoesNotGoOnWithAnotherAlphabetOrOtherClasses) {
   EXPECT_THAT(ran.err, HasSubstr("class 1 is 'class2', it was 'class1'"));
 }
 
+TEST_F(RecipesE2e, ATokenizerGivesTheTokensAndIsKept) {
+  const std::string folder = std::string(kSourceFolder) + "/tests/format/files/tokenizers/";
+  const auto run = [&](const Words& more) { return launch::run_training(train(kGpt, 2, "gpt", more)); };
+  Ran ran = run({"--train.max_steps=2", "--data.tokenizer", folder + "gpt2.json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("windows of 24 tokens"), HasSubstr(" tokens)")));
+  EXPECT_TRUE(read_file(root_ / "gpt" / "tokenizer.json") == read_file(folder + "gpt2.json"));
+  EXPECT_THAT(model("gpt").substr(0, 4000),
+              AllOf(HasSubstr("meaning.tokenizer"), Not(HasSubstr("meaning.alphabet")),
+                    HasSubstr("\"embed.tok.weight\":{\"dtype\":\"F32\",\"shape\":[330,16]")));
+  ran = run({"--train.max_steps=4", "--run.resume=true", "--data.tokenizer", folder + "llama3.json"});
+  EXPECT_EQ(ran.code, 78);
+  EXPECT_THAT(ran.err, HasSubstr("the tokenizer is 'xxh64 "));
+  EXPECT_EQ(run({"--train.max_steps=4", "--run.resume=true"}).code, 78);
+  ran = run({"--train.max_steps=4", "--run.resume=true", "--data.tokenizer", path("gpt/tokenizer.json")});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const Ran tiktoken = launch::run_training(
+      train(kGpt, 1, "tiktoken",
+            {"--train.max_steps=1", "--data.tokenizer", folder + "small.tiktoken", "--data.word_pattern", "cl100k"}));
+  EXPECT_EQ(tiktoken.code, 0) << tiktoken.err;
+  EXPECT_TRUE(fs::exists(root_ / "tiktoken" / "tokenizer.tiktoken"));
+}
+
 TEST_F(RecipesE2e, BadOptionsAndDataAreOneClearErrorWithTheirCode) {
   std::ofstream(root_ / "binary") << std::string(100, '\0');
   fs::create_directories(root_ / "empty");
@@ -195,6 +218,11 @@ TEST_F(RecipesE2e, BadOptionsAndDataAreOneClearErrorWithTheirCode) {
        "got: model.heads 5, model.dim 384   expected: model.dim a multiple of model.heads"},
       {{"gpt", {"--model.vocab", "3"}}, 78, "model.vocab is less than the text needs"},
       {{"gpt", {"--data.path", "DATA/absent"}}, 66, "absent"},
+      {{"gpt", {"--data.tokenizer", "DATA/absent"}}, 66, "absent"},
+      {{"gpt", {"--data.tokenizer", "DATA/text"}}, 65, "no tokenizer that can be read"},
+      {{"gpt", {"--data.word_pattern", "gpt2"}}, 78, "data.word_pattern without data.tokenizer"},
+      {{"gpt", {"--data.word_pattern", "gpt5"}}, 78, "data.word_pattern"},
+      {{"mnist", {"--data.tokenizer", "DATA/text"}}, 2, "unknown option --data.tokenizer"},
       {{"gpt", {"--data.path", "DATA/binary"}}, 65, "binary"},
       {{"gpt", {"--data.path", "DATA/empty"}}, 65, "empty"},
       {{"resnet18", {"--data.path", "DATA/absent"}}, 66, "absent"},

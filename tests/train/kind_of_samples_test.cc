@@ -1,9 +1,12 @@
 // A run's first line says which files of a folder it uses, and which it skips.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "format/temporary_folder.h"
+#include "harness/folders.h"
+#include "reigen/format/tokenizer.h"
 #include "reigen/train/decoder_task.h"
 #include "reigen/train/mnist_task.h"
 #include "reigen/train/resnet18_task.h"
@@ -30,6 +33,27 @@ TEST(KindOfSamples, TellsHowManyTexts) {
   GptTask of_a_file({.path = (folder.path() / "a.txt").string()});
   of_a_file.training_data();
   EXPECT_EQ(of_a_file.kind_of_samples(), "windows of 256 characters from " + (folder.path() / "a.txt").string());
+}
+
+TEST(KindOfSamples, TellsTokens) {
+  const std::string tokenizer = std::string(kSourceFolder) + "/tests/format/files/tokenizers/llama3.json";
+  GptTask task({.tokenizer = tokenizer});
+  EXPECT_EQ(task.kind_of_samples(), "windows of 256 tokens from Reigen's documents");
+  EXPECT_EQ(task.files(), (std::vector<std::pair<std::string, std::string>>{{"tokenizer.json", tokenizer}}));
+  EXPECT_THAT(task.describe({.loss_sum = 0, .correct = {}, .count = 7}), testing::HasSubstr("(7 tokens)"));
+  GptTask of_bytes;
+  EXPECT_TRUE(of_bytes.files().empty());
+}
+
+// The names are in two floors, neither of which may include the other.
+TEST(KindOfSamples, OptionsHaveTheNamesOfWordPatterns) {
+  Config config;
+  config.data.takes_tokenizer = true;
+  for (const Field& field : config::fields(config)) {
+    if (field.name() == "data.word_pattern") {
+      EXPECT_EQ(field.choices, format::names_of_word_patterns());
+    }
+  }
 }
 
 TEST(KindOfSamples, TellsHowManyPictures) {

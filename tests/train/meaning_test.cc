@@ -21,6 +21,12 @@ std::string said(const data::Meaning& now, const data::Meaning& then) {
   return all;
 }
 
+TEST(Meaning, ValuesComeBackFromTheirText) {
+  const std::vector<std::string> values = {"a", "\\", "\xE9", "\\x41", "\xE6\x97\xA5", "\n", "\"", ""};
+  const TextMap texts = to_text({{.name = "fact", .values = values}});
+  EXPECT_EQ(values_of(texts.at("meaning.fact")), values);
+}
+
 TEST(Meaning, TheFirstDifferenceIsNamed) {
   EXPECT_EQ(said(classes({"ape", "cat"}), classes({"ape", "cat"})), "");
   EXPECT_EQ(said(classes({"ape", "cat", "elk"}), classes({"ape", "dog", "elk"})), "class 1 is 'cat', it was 'dog'\n");

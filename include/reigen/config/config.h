@@ -14,6 +14,7 @@
 
 #include "reigen/base/fields.h"
 #include "reigen/comm/options.h"
+#include "reigen/config/data.h"
 #include "reigen/config/mesh.h"
 #include "reigen/config/optimizers.h"
 #include "reigen/config/strategies.h"
@@ -146,26 +147,6 @@ inline void describe(Fields& fields, OptimConfig& o) {
       .required = true;
   fields.add("ema_decay", o.ema_decay, at_least(0).below(1),
              "validate and save an average of the weights that keeps this share in each step; 0: the weights");
-}
-
-struct DataConfig {
-  bool takes_path = true;  // if false, there is no option data.path
-  std::string path = {};
-  std::int64_t workers = 1;
-  std::string dump_order = {};
-  std::int64_t limit = 0;
-  bool may_differ = false;
-  std::int64_t device_prefetch = 2;
-};
-inline void describe(Fields& fields, DataConfig& o) {
-  fields.section = "data";
-  if (o.takes_path) fields.add("path", o.path, "folder or file of the data; empty: data that the program makes itself");
-  fields.add("workers", o.workers, at_least(0).up_to(64), "threads that prepare batches in advance; 0: none");
-  fields.add("device_prefetch", o.device_prefetch, at_least(0).up_to(64),
-             "batches that are copied to the GPU in advance, beside the computation; needs data.workers and memory");
-  fields.add("dump_order", o.dump_order, "file that gets the numbers of each step's samples, one line for each step");
-  fields.add("limit", o.limit, at_least(0), "use only the first N training samples; 0: all");
-  fields.add("may_differ", o.may_differ, "true: resume also with other data than before; a warning says what differs");
 }
 
 // An option that a recipe adds, such as a size of its model. `value` is the default; its type is the option's type: a

@@ -4,8 +4,7 @@
 //   -> [B,T,vocab] scores of the next token, not normalised
 //
 // B is the number of samples, and T the number of tokens of each sample. The attention is causal and has `heads` heads.
-// The MLP has 4·dim hidden features and GELU. The last linear layer does not share its weights with the token
-// embedding.
+// The MLP has 4·dim hidden features and GELU.
 // Parameters: embed.{tok, pos}, blocks.N.{n1, qkv, out, n2, up, down}, head.{norm, linear}.
 // Radford et al., Language models are unsupervised multitask learners, 2019. Thread rule: as for torch::nn::Module.
 #pragma once
@@ -14,12 +13,16 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "reigen/models/key_value_cache.h"
 #include "reigen/nn/kernels.h"
 #include "reigen/nn/unit.h"
 
 namespace reigen::models {
+
+struct CacheInUse;
 
 struct GptOptions {
   std::int64_t vocab = 65;
@@ -27,6 +30,8 @@ struct GptOptions {
   std::int64_t dim = 384;
   std::int64_t heads = 6;      // must divide dim
   std::int64_t context = 256;  // largest number of positions
+  bool tied = false;           // the last linear layer has the weight of the token embedding
+  bool tanh_gelu = false;      // GELU by tanh, as the published GPT-2 has it; else by erf
   // Which operations compute embeddings, normalisation, additions and GELU. Results differ by rounding. With Reigen's
   // operations, a layer hands the next one two tensors, whose sum is the residual stream.
   nn::Kernels kernels = nn::Kernels::kAuto;
@@ -45,11 +50,17 @@ class Gpt : public torch::nn::Module {
   // the shape [B, T, vocab]. Its row t depends on tokens 0 to t only. Throws InvalidArgument for other shapes.
   at::Tensor forward(const at::Tensor& tokens);
 
+  // The scores of the positions after those in the cache, which gets the new positions. `tokens` are those of the new
+  // positions alone. The result is that of forward() with all tokens, up to rounding. For text that is generated: call
+  // it without gradients. Throws InvalidArgument likewise, and if the cache belongs to another batch.
+  at::Tensor forward(const at::Tensor& tokens, KeyValueCache& cache);
+
   const std::vector<nn::Unit>& units() const { return units_; }  // embed, blocks.0, ..., head
   const GptOptions& options() const { return options_; }
 
  private:
   GptOptions options_;
+  std::shared_ptr<CacheInUse> in_use_;  // shared with the layers
   std::vector<nn::Unit> units_;
 };
 

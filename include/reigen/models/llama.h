@@ -19,12 +19,16 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "reigen/models/key_value_cache.h"
 #include "reigen/nn/kernels.h"
 #include "reigen/nn/unit.h"
 
 namespace reigen::models {
+
+struct CacheInUse;
 
 struct LlamaOptions {
   std::int64_t vocab = 32000;
@@ -53,12 +57,18 @@ class Llama : public torch::nn::Module {
   // the shape [B, T, vocab]. Its row t depends on tokens 0 to t only. Throws InvalidArgument for other shapes.
   at::Tensor forward(const at::Tensor& tokens);
 
+  // The scores of the positions after those in the cache, which gets the new positions. `tokens` are those of the new
+  // positions alone. The result is that of forward() with all tokens, up to rounding. For text that is generated: call
+  // it without gradients. Throws InvalidArgument likewise, and if the cache belongs to another batch.
+  at::Tensor forward(const at::Tensor& tokens, KeyValueCache& cache);
+
   // model.embed_tokens, model.layers.0, ..., model.norm, lm_head
   const std::vector<nn::Unit>& units() const { return units_; }
   const LlamaOptions& options() const { return options_; }
 
  private:
   LlamaOptions options_;
+  std::shared_ptr<CacheInUse> in_use_;  // shared with the layers
   std::vector<nn::Unit> units_;
 };
 

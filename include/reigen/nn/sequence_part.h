@@ -16,8 +16,10 @@ namespace reigen::nn {
 class SequencePart {
  public:
   virtual ~SequencePart() = default;
-  // The positions in the whole sequence of the `count` tokens that this rank has, int64.
+  // The positions in the whole sequence of the `count` tokens that this rank has, int64. last_position() returns the
+  // largest of them, without a wait for the device.
   virtual at::Tensor positions(std::int64_t count, const at::Device& device) const = 0;
+  virtual std::int64_t last_position(std::int64_t count) const = 0;
   // Attention of this rank's queries to the keys and values of all ranks. The tensors have the shape [B, heads, T,
   // width]. Each query sees all keys, or with `is_causal` those at its own position and at earlier ones.
   virtual at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool is_causal,
@@ -30,8 +32,8 @@ void use_on_this_thread(const std::shared_ptr<const SequencePart>& part);
 // The part with which models on this thread compute; null for whole sequences.
 std::shared_ptr<const SequencePart> sequence_part();
 
-// The rows of a table [positions, features] for the `count` tokens that this rank has: the first `count` rows, if
+// The rows of a table [positions, features] for the `count` tokens that this rank has: the rows from `first` on, if
 // sequences are whole. Throws InvalidArgument if the table has too few rows.
-at::Tensor rows_of_positions(const at::Tensor& table, std::int64_t count);
+at::Tensor rows_of_positions(const at::Tensor& table, std::int64_t count, std::int64_t first = 0);
 
 }  // namespace reigen::nn

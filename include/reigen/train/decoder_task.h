@@ -1,6 +1,6 @@
-// The text tasks: each byte is a token, and a decoder (models/gpt.h or models/llama.h) learns to predict the next
-// token. The loss is the cross entropy over all targets except data::kIgnoredToken. The samples that the score counts
-// are tokens, not texts.
+// The text tasks: each byte is a token, or a tokenizer gives the tokens, and a decoder (models/gpt.h or models/llama.h)
+// learns to predict the next token. The loss is the cross entropy over all targets except data::kIgnoredToken. The
+// samples that the score counts are tokens, not texts.
 //
 // Thread rule: a task belongs to one rank (task.h).
 #pragma once
@@ -23,12 +23,14 @@ namespace reigen::train {
 // `Sizes` are the options of the model.
 template <class Sizes>
 struct DecoderTaskOptions {
-  std::string path = {};               // file or folder for data::read_corpus; if empty, data::own_documents
-  c10::ScalarType type = c10::kFloat;  // type of the weights: kFloat or kDouble
-  bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
-  std::uint64_t seed = 0;              // seed of the text that closing_words() generates
-  // The options of the model. If vocab is 0, the model has one token for each different byte of the text. A larger
-  // vocab makes a model with unused tokens.
+  std::string path = {};       // file or folder for data::read_corpus; if empty, data::own_documents
+  std::string tokenizer = {};  // file for format::Tokenizer::read; if empty, each byte is a token
+  format::WordPattern pattern = format::WordPattern::kAuto;  // of a tiktoken file
+  c10::ScalarType type = c10::kFloat;                        // type of the weights: kFloat or kDouble
+  bool without_memory = false;  // if true, data_parallel() allocates the weights' memory (without_memory.h)
+  std::uint64_t seed = 0;       // seed of the text that closing_words() generates
+  // The options of the model. If vocab is 0, the model has as many tokens as the tokenizer, or one for each different
+  // byte of the text. A larger vocab makes a model with unused tokens.
   Sizes model = {.vocab = 0};
 };
 using GptTaskOptions = DecoderTaskOptions<models::GptOptions>;
@@ -50,7 +52,7 @@ class DecoderTask final : public Task {
     return true;
   }
   nn::Carry first_input(const data::Samples& samples) override { return {own_tokens(samples.input)}; }
-  data::DatasetPtr training_data() override;  // throws as data::read_corpus
+  data::DatasetPtr training_data() override;  // throws as data::read_corpus and format::Tokenizer::read
   data::DatasetPtr test_data() override;
   std::string kind_of_samples() const override;
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
@@ -58,9 +60,10 @@ class DecoderTask final : public Task {
   std::int64_t score_batch() const override { return 16; }  // few, because each sample has many tokens
   std::string describe(const Scores& scores) const override;
   std::vector<std::pair<std::string, double>> more_figures(const Scores& scores) const override;
+  std::vector<std::pair<std::string, std::string>> files() override;  // the tokenizer
   std::string closing_words() override;
 
-  // Continues `begin` by `count` bytes. Each byte is drawn from the probabilities that the model predicts.
+  // Continues `begin` by `count` tokens. Each is drawn from the probabilities that the model predicts.
   std::string sample(const std::string& begin, std::int64_t count);
 
  private:

@@ -110,6 +110,10 @@ class Task {
   // Further figures of a score for summary.json, besides test_accuracy (if there is one), test_loss and test_samples.
   virtual std::vector<std::pair<std::string, double>> more_figures(const Scores& scores) const;
 
+  // Files without which the trained model cannot be used, such as a tokenizer: a name in the run's directory, and the
+  // file. The trainer calls this after test_data(), and rank 0 copies them when a run starts.
+  virtual std::vector<std::pair<std::string, std::string>> files() { return {}; }
+
   // A text that rank 0 prints at the end of a run, for example text that the model generates. An empty text is not
   // printed. The trainer calls this function without gradients and in eval mode.
   virtual std::string closing_words() { return {}; }

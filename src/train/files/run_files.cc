@@ -72,6 +72,12 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   };
   make("config.toml",
        [&](const fs::path& path) { format::write_file_atomically(path, std::string_view(to_toml(resolved))); });
+  for (const auto& [name, source] : contents.files) {
+    std::ifstream in(source, std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(in), {}};
+    if (!in) throw IoError(fmt::format("cannot read '{}' again, to copy it into the run's directory", source));
+    make(name.c_str(), [&](const fs::path& path) { format::write_file_atomically(path, std::string_view(content)); });
+  }
   if (found_) set_future_aside();
   make("metrics.jsonl", [&](const fs::path& path) { lines.open_metrics(path, run_.done); });
   if (!saves_initial()) return;

@@ -26,8 +26,9 @@ class RunFiles {
   // (start/resume.h) on every rank.
   void find();
   struct Contents {
-    data::SamplerOptions drawn_by;  // how the samples are drawn, for data.dump_order
-    TextMap metadata;               // metadata of initial.safetensors
+    data::SamplerOptions drawn_by;                                // how the samples are drawn, for data.dump_order
+    TextMap metadata;                                             // metadata of initial.safetensors
+    std::vector<std::pair<std::string, std::string>> files = {};  // Task::files()
   };
   // Collective. Locks the run's directory and opens the files of `lines`. If the run is resumed from an older
   // checkpoint, newer checkpoints are moved to another folder. If saves_initial() is true, rank 0 must have all

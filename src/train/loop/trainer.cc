@@ -175,7 +175,8 @@ void Trainer::Impl::begin() {
                            .global_batch = data.loader().global_batch(),
                            .shuffle = true,
                            .seed = static_cast<std::uint64_t>(run.config.train.seed)},
-              .metadata = data.metadata()},
+              .metadata = data.metadata(),
+              .files = run.task.files()},
              lines);
   if (run.rollbacks == 0 && run.done < run.total) checkpoints.look_at_room();
 }

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <system_error>
 
 #include "reigen/checkpoint/manifest.h"
 
@@ -90,6 +92,28 @@ TextMap to_text(const data::Meaning& meaning) {
     texts[std::string(checkpoint::kMeaning) + escaped(fact.name)] = nlohmann::json(escaped(fact.values)).dump();
   }
   return texts;
+}
+
+std::vector<std::string> values_of(const std::string& text) {
+  std::vector<std::string> values;
+  for (const std::string& one : values_in(text)) {
+    std::string bytes;
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      unsigned byte = 0;
+      if (one[i] == '\\' && i + 1 < one.size() && one[i + 1] == '\\') {
+        ++i;
+        bytes += '\\';
+      } else if (one.compare(i, 2, "\\x") == 0 && i + 4 <= one.size() &&
+                 std::from_chars(one.data() + i + 2, one.data() + i + 4, byte, 16).ec == std::errc()) {
+        bytes += static_cast<char>(byte);
+        i += 3;
+      } else {
+        bytes += one[i];
+      }
+    }
+    values.push_back(bytes);
+  }
+  return values;
 }
 
 bool has_meaning(const TextMap& options) {

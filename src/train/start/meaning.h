@@ -17,6 +17,9 @@ using TextMap = std::map<std::string, std::string>;
 // backslash is written as \\, and bytes that are not UTF-8 as \xE9.
 TextMap to_text(const data::Meaning& meaning);
 
+// The values of a fact, from its text: the opposite of to_text().
+std::vector<std::string> values_of(const std::string& text);
+
 struct Difference {
   std::string fact;           // name of the fact
   std::string text;           // "class 3 is 'cat', it was 'dog'"

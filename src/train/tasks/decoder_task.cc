@@ -12,6 +12,7 @@
 #include "reigen/models/tensor_plan.h"
 #include "reigen/nn/cross_entropy.h"
 #include "reigen/parallel/tensor_operations.h"
+#include "train/run/printable.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/make_model.h"
 
@@ -20,16 +21,12 @@ namespace reigen::train {
 namespace {
 
 constexpr std::int64_t kSampleBytes = 160;
+constexpr std::int64_t kSampleTokens = 40;
 
-// Replaces control characters, because a terminal must not execute commands in text that a model generates.
-std::string printable(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool plain = (byte >= 0x20 && byte < 0x7f) || c == '\n';
-    result += plain ? c : '?';
-  }
-  return result;
+// The token of a byte, or -1.
+std::int64_t token_of(const std::string& alphabet, char byte) {
+  const std::size_t token = alphabet.find(byte);
+  return token == std::string::npos ? -1 : static_cast<std::int64_t>(token);
 }
 
 // score_classes() for scores of which each rank has its part of the vocabulary. No rank gathers them.
@@ -59,8 +56,19 @@ const std::string& DecoderTask<M, S>::name() const {
 template <class M, class S>
 const std::shared_ptr<const data::Corpus>& DecoderTask<M, S>::corpus() {
   if (!corpus_) {
-    corpus_ = std::make_shared<const data::Corpus>(options_.path.empty() ? data::own_documents()
-                                                                         : data::read_corpus(options_.path));
+    data::TokenizerPtr tokenizer;
+    if (options_.tokenizer.empty() && options_.pattern != format::WordPattern::kAuto) {
+      throw InvalidArgument(Report{.what = "data.word_pattern without data.tokenizer",
+                                   .got = std::string(format::name_of(options_.pattern)),
+                                   .expected = "a file of tiktoken as data.tokenizer",
+                                   .fix = "give data.tokenizer, or leave data.word_pattern out"});
+    }
+    if (!options_.tokenizer.empty()) {
+      tokenizer = std::make_shared<const format::Tokenizer>(
+          format::Tokenizer::read(options_.tokenizer, {.pattern = options_.pattern}));
+    }
+    corpus_ = std::make_shared<const data::Corpus>(options_.path.empty() ? data::own_documents(tokenizer)
+                                                                         : data::read_corpus(options_.path, tokenizer));
   }
   return corpus_;
 }
@@ -69,13 +77,15 @@ template <class M, class S>
 M& DecoderTask<M, S>::module() {
   if (model_) return *model_;
   S sizes = options_.model;
-  const auto needed = static_cast<std::int64_t>(corpus()->vocabulary().size());
-  if (sizes.vocab == 0) sizes.vocab = needed;
-  if (sizes.vocab < needed) {
-    throw InvalidArgument(Report{.what = "model.vocab is less than the text needs",
-                                 .got = std::to_string(sizes.vocab),
-                                 .expected = fmt::format("at least {}, the different bytes of the text", needed),
-                                 .fix = "leave it out"});
+  const data::Encoding& encoding = corpus()->encoding();
+  if (sizes.vocab == 0) sizes.vocab = encoding.size();
+  if (sizes.vocab < encoding.size()) {
+    throw InvalidArgument(Report{
+        .what = "model.vocab is less than the text needs",
+        .got = std::to_string(sizes.vocab),
+        .expected = fmt::format("at least {}, the {}", encoding.size(),
+                                encoding.is_of_bytes() ? "different bytes of the text" : "tokens of data.tokenizer"),
+        .fix = "leave it out"});
   }
   model_ = make_model<M>(options_.without_memory, options_.type, sizes);
   return *model_;
@@ -95,10 +105,11 @@ data::DatasetPtr DecoderTask<M, S>::test_data() {
 
 template <class M, class S>
 std::string DecoderTask<M, S>::kind_of_samples() const {
-  if (options_.path.empty())
-    return fmt::format("windows of {} characters from Reigen's documents", options_.model.context);
+  const std::string windows =
+      fmt::format("windows of {} {}", options_.model.context, options_.tokenizer.empty() ? "characters" : "tokens");
+  if (options_.path.empty()) return windows + " from Reigen's documents";
   const bool folder = corpus_ && corpus_->taken().files > 0;
-  return fmt::format("windows of {} characters from {}{}", options_.model.context, options_.path,
+  return fmt::format("{} from {}{}", windows, options_.path,
                      folder ? fmt::format(" ({})", corpus_->taken().text()) : "");
 }
 
@@ -146,8 +157,8 @@ Scores DecoderTask<M, S>::score(const at::Tensor& input, const at::Tensor& targe
 
 template <class M, class S>
 std::string DecoderTask<M, S>::describe(const Scores& scores) const {
-  return fmt::format("validation loss {:.4f}, perplexity {:.3f} ({} characters)", scores.loss(),
-                     std::exp(scores.loss()), scores.count);
+  return fmt::format("validation loss {:.4f}, perplexity {:.3f} ({} {})", scores.loss(), std::exp(scores.loss()),
+                     scores.count, options_.tokenizer.empty() ? "characters" : "tokens");
 }
 
 template <class M, class S>
@@ -156,9 +167,16 @@ std::vector<std::pair<std::string, double>> DecoderTask<M, S>::more_figures(cons
 }
 
 template <class M, class S>
+std::vector<std::pair<std::string, std::string>> DecoderTask<M, S>::files() {
+  const data::TokenizerPtr& tokenizer = corpus()->encoding().tokenizer();
+  if (!tokenizer) return {};
+  return {{tokenizer->is_tiktoken() ? "tokenizer.tiktoken" : "tokenizer.json", tokenizer->path().string()}};
+}
+
+template <class M, class S>
 std::string DecoderTask<M, S>::closing_words() {
   if (is_divided() || context_) return {};  // only rank 0 is asked, and it cannot run the model alone
-  std::string text = printable(sample("\n", kSampleBytes));
+  std::string text = printable(sample("\n", options_.tokenizer.empty() ? kSampleBytes : kSampleTokens));
   for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 5) text.replace(at, 1, "\n    ");
   return "it goes on like this:\n    " + text;
 }
@@ -166,11 +184,12 @@ std::string DecoderTask<M, S>::closing_words() {
 template <class M, class S>
 std::string DecoderTask<M, S>::sample(const std::string& begin, std::int64_t count) {
   M& model = module();
-  const std::string& vocabulary = corpus()->vocabulary();
+  const data::Encoding& encoding = corpus()->encoding();
   std::vector<std::int64_t> tokens;
-  for (const char c : begin) {
-    const auto token = vocabulary.find(c);
-    tokens.push_back(token == std::string::npos ? 0 : static_cast<std::int64_t>(token));
+  if (encoding.is_of_bytes()) {
+    for (const char c : begin) tokens.push_back(std::max<std::int64_t>(0, token_of(encoding.alphabet(), c)));
+  } else {
+    tokens = encoding.encode(begin);
   }
   if (tokens.empty()) tokens.push_back(0);
   const at::Device device = model.parameters().front().device();
@@ -179,14 +198,18 @@ std::string DecoderTask<M, S>::sample(const std::string& begin, std::int64_t cou
     const std::size_t seen = std::min(tokens.size(), static_cast<std::size_t>(options_.model.context));
     const at::Tensor input =
         at::tensor(at::ArrayRef<std::int64_t>(tokens.data() + tokens.size() - seen, seen)).unsqueeze(0).to(device);
-    const at::Tensor scores = model.forward(input).select(1, -1).flatten().narrow(
-        0, 0, static_cast<std::int64_t>(vocabulary.size()));  // a model may have more tokens than the text
+    const at::Tensor scores =
+        model.forward(input).select(1, -1).flatten().narrow(0, 0, encoding.size());  // a model may have more tokens
     const at::Tensor sums = at::softmax(scores.to(at::kDouble), 0).cumsum(0);
     const double at = base::unit_interval(base::philox(options_.seed, static_cast<std::uint64_t>(i))[0]);
     const auto below = sums.le(at).sum().item<std::int64_t>();
-    tokens.push_back(std::min(below, static_cast<std::int64_t>(vocabulary.size()) - 1));
+    tokens.push_back(std::min(below, encoding.size() - 1));
   }
-  return corpus()->text(std::span(tokens).subspan(start));
+  std::string text;
+  for (const std::int64_t token : std::span(tokens).subspan(start)) {
+    if (encoding.has(token)) text += encoding.bytes(token);  // a tokenizer may have gaps in its numbering
+  }
+  return text;
 }
 
 template class DecoderTask<models::Gpt, models::GptOptions>;

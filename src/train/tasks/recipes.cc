@@ -39,6 +39,13 @@ Config defaults(const Pace& pace, std::vector<ModelOption> model = {}) {
   return config;
 }
 
+// The defaults of a recipe on text.
+Config text_defaults(std::vector<ModelOption> model) {
+  Config config = defaults({.epochs = 5}, std::move(model));
+  config.data.takes_tokenizer = true;
+  return config;
+}
+
 Recipe mnist() {
   return {.name = "mnist",
           .summary = "a convolutional network on digits, MNIST's files or drawn",
@@ -101,10 +108,12 @@ ModelOption kernels_option() {
           .choices = {"auto", "fused", "torch"}};
 }
 
-template <class Model, class Sizes>
+template <class DecoderTask, class Sizes>
 std::unique_ptr<Task> decoder_task(const Config& config, bool without_memory, const Sizes& sizes) {
-  return std::make_unique<DecoderTask<Model, Sizes>>(
+  return std::make_unique<DecoderTask>(
       DecoderTaskOptions<Sizes>{.path = config.data.path,
+                                .tokenizer = config.data.tokenizer,
+                                .pattern = format::word_pattern_of(config.data.word_pattern),
                                 .type = type_of(config),
                                 .without_memory = without_memory,
                                 .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -113,23 +122,18 @@ std::unique_ptr<Task> decoder_task(const Config& config, bool without_memory, co
 
 Recipe gpt() {
   return {.name = "gpt",
-          .summary = "a decoder on the characters of a text, yours or Reigen's documents",
+          .summary = "a decoder on characters or tokens of a text, yours or Reigen's documents",
           .data = kText,
-          .defaults = defaults({.epochs = 5}, {{"layers", 6, "layers of attention and MLP", 1, kMostLayers},
-                                               {"dim", 384, "width"},
-                                               {"heads", 6, "heads of attention; must divide model.dim"},
-                                               {"context", 256, "characters of a window"},
-                                               {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0},
-                                               kernels_option()}),
+          .defaults = text_defaults(
+              {{"layers", 6, "layers of attention and MLP", 1, kMostLayers},
+               {"dim", 384, "width"},
+               {"heads", 6, "heads of attention; must divide model.dim"},
+               {"context", 256, "tokens of a window"},
+               {"vocab", 0, "tokens; 0: as many as the tokenizer has, or the text has different bytes", 0},
+               kernels_option()}),
           .batch_per_rank = 8,
           .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
-            return decoder_task<models::Gpt>(config, without_memory,
-                                             models::GptOptions{.vocab = config.model["vocab"],
-                                                                .layers = config.model["layers"],
-                                                                .dim = config.model["dim"],
-                                                                .heads = config.model["heads"],
-                                                                .context = config.model["context"],
-                                                                .kernels = kernels_of(config.model.text("kernels"))});
+            return decoder_task<GptTask>(config, without_memory, gpt_options(config));
           }};
 }
 
@@ -137,33 +141,44 @@ Recipe llama() {
   return {.name = "llama",
           .summary = "a decoder of the Llama family on the same text",
           .data = kText,
-          .defaults = defaults({.epochs = 5},
-                               {{"layers", 6, "layers of attention and MLP", 1, kMostLayers},
-                                {"dim", 384, "width"},
-                                {"heads", 6, "heads of queries; 2 x model.heads must divide model.dim"},
-                                {"kv_heads", 6, "heads of keys and values; must divide model.heads"},
-                                {"hidden", 1024, "features of the MLP"},
-                                {"context", 256, "characters of a window"},
-                                {"vocab", 0, "tokens; 0: as many as the text has different bytes", 0},
-                                {.key = "tied", .value = false, .meaning = "the last layer has the embedding's weight"},
-                                kernels_option()}),
+          .defaults = text_defaults(
+              {{"layers", 6, "layers of attention and MLP", 1, kMostLayers},
+               {"dim", 384, "width"},
+               {"heads", 6, "heads of queries; 2 x model.heads must divide model.dim"},
+               {"kv_heads", 6, "heads of keys and values; must divide model.heads"},
+               {"hidden", 1024, "features of the MLP"},
+               {"context", 256, "tokens of a window"},
+               {"vocab", 0, "tokens; 0: as many as the tokenizer has, or the text has different bytes", 0},
+               {.key = "tied", .value = false, .meaning = "the last layer has the embedding's weight"},
+               kernels_option()}),
           .batch_per_rank = 8,
           .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
-            return decoder_task<models::Llama>(
-                config, without_memory,
-                models::LlamaOptions{.vocab = config.model["vocab"],
-                                     .layers = config.model["layers"],
-                                     .dim = config.model["dim"],
-                                     .heads = config.model["heads"],
-                                     .kv_heads = config.model["kv_heads"],
-                                     .hidden = config.model["hidden"],
-                                     .context = config.model["context"],
-                                     .tied = config.model.flag("tied"),
-                                     .kernels = kernels_of(config.model.text("kernels"))});
+            return decoder_task<LlamaTask>(config, without_memory, llama_options(config));
           }};
 }
 
 }  // namespace
+
+models::GptOptions gpt_options(const Config& config) {
+  return {.vocab = config.model["vocab"],
+          .layers = config.model["layers"],
+          .dim = config.model["dim"],
+          .heads = config.model["heads"],
+          .context = config.model["context"],
+          .kernels = kernels_of(config.model.text("kernels"))};
+}
+
+models::LlamaOptions llama_options(const Config& config) {
+  return {.vocab = config.model["vocab"],
+          .layers = config.model["layers"],
+          .dim = config.model["dim"],
+          .heads = config.model["heads"],
+          .kv_heads = config.model["kv_heads"],
+          .hidden = config.model["hidden"],
+          .context = config.model["context"],
+          .tied = config.model.flag("tied"),
+          .kernels = kernels_of(config.model.text("kernels"))};
+}
 
 const std::vector<Recipe>& recipes() {
   static const std::vector<Recipe> kRecipes = {mnist(), mlp(), resnet18(), gpt(), llama()};

@@ -1,0 +1,56 @@
+// Folders of models as Hugging Face's transformers writes them: config.json, and the weights in model.safetensors or in
+// several files with an index. Reads and writes models of the types "llama" and "gpt2".
+//
+//   const auto config = models::read_hugging_face_config("llama-folder");
+//   models::Llama model(std::get<models::LlamaOptions>(config.model));
+//   model.to(config.type);
+//   models::load_hugging_face("llama-folder", model);
+//
+// Thread rule: the functions have no shared state.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "reigen/models/gpt.h"
+#include "reigen/models/llama.h"
+
+namespace reigen::models {
+
+struct HuggingFaceConfig {
+  std::variant<LlamaOptions, GptOptions> model;
+  c10::ScalarType type = c10::kFloat;    // the type of the stored weights: fp64, fp32, bf16 or fp16
+  std::optional<std::int64_t> bos = {};  // the token before a text
+  std::vector<std::int64_t> eos = {};    // the tokens that end a text; generation_config.json may list several
+};
+
+// Reads config.json (and generation_config.json, if it is there). Dropout is not read: it changes no result after
+// training. Throws IoError with exit code 66 if there is no config.json. Throws DataError, naming the entry, for a
+// damaged file, and for everything that the models here do not have: another model_type, rope scaling, another
+// activation, biases of attention, sliding windows, quantised weights, an entry that is not known.
+HuggingFaceConfig read_hugging_face_config(const std::filesystem::path& folder);
+
+// Reads the folder's weights into the model, one tensor at a time. They are converted to the type of the model's
+// weights. Throws as checkpoint::Weights does. Throws DataError, naming the tensor, if one is missing, unknown, or of
+// another shape; the model may then have some of the weights.
+void load_hugging_face(const std::filesystem::path& folder, Llama& model);
+void load_hugging_face(const std::filesystem::path& folder, Gpt& model);
+
+struct HuggingFaceFiles {
+  std::filesystem::path tokenizer = {};  // a tokenizer.json that is copied into the folder; empty: none
+  std::optional<std::int64_t> bos = {};
+  std::vector<std::int64_t> eos = {};
+};
+
+// Writes config.json and model.safetensors, which transformers loads; the folder is made if it is missing. The weights
+// have the type of the model's weights: the bytes of a tensor that was loaded in its own type are those of the file.
+// The whole model must be in this process. Throws IoError if a file cannot be written.
+void save_hugging_face(const std::filesystem::path& folder, const Llama& model, const HuggingFaceFiles& files = {});
+void save_hugging_face(const std::filesystem::path& folder, const Gpt& model, const HuggingFaceFiles& files = {});
+
+}  // namespace reigen::models

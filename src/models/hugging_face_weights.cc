@@ -1,0 +1,184 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include "models/hugging_face_parts.h"
+#include "reigen/base/error.h"
+#include "reigen/checkpoint/weights.h"
+#include "reigen/format/atomic_file.h"
+#include "reigen/format/safetensors.h"
+#include "tensor/stored_type.h"
+
+namespace reigen::models {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where a parameter of the model is in the folder.
+struct Place {
+  std::string name;  // transformers' name
+  at::Tensor tensor;
+  bool is_transposed = false;  // GPT-2's linear layers are Conv1D, whose weight is [in, out]
+
+  std::vector<std::int64_t> shape() const {
+    return is_transposed ? std::vector<std::int64_t>{tensor.size(1), tensor.size(0)} : tensor.sizes().vec();
+  }
+};
+
+std::vector<Place> places_of(const Llama& model) {
+  std::vector<Place> places;
+  for (const auto& item : model.named_parameters()) {
+    if (model.options().tied && item.key() == "lm_head.weight") continue;  // the file has the common weight once
+    places.push_back({.name = item.key(), .tensor = item.value().detach()});
+  }
+  return places;
+}
+
+std::string name_in_gpt2(const std::string& name) {
+  static const std::map<std::string, std::string> kNames = {{"embed.tok", "transformer.wte"},
+                                                            {"embed.pos", "transformer.wpe"},
+                                                            {"head.norm", "transformer.ln_f"},
+                                                            {"head.linear", "lm_head"},
+                                                            {"n1", "ln_1"},
+                                                            {"n2", "ln_2"},
+                                                            {"qkv", "attn.c_attn"},
+                                                            {"out", "attn.c_proj"},
+                                                            {"up", "mlp.c_fc"},
+                                                            {"down", "mlp.c_proj"}};
+  const std::size_t dot = name.rfind('.');
+  const std::string layer = name.substr(0, dot);
+  const std::string kind = name.substr(dot);
+  const auto found = kNames.find(layer);
+  if (found != kNames.end()) return found->second + kind;
+  const std::size_t part = layer.rfind('.');  // blocks.N.part
+  const std::size_t number = layer.find('.') + 1;
+  return fmt::format("transformer.h.{}.{}{}", layer.substr(number, part - number), kNames.at(layer.substr(part + 1)),
+                     kind);
+}
+
+std::vector<Place> places_of(const Gpt& model) {
+  std::vector<Place> places;
+  for (const auto& item : model.named_parameters()) {
+    const std::string& name = item.key();
+    if (model.options().tied && name == "head.linear.weight") continue;
+    const bool is_linear = name.starts_with("blocks.") && item.value().dim() == 2;
+    places.push_back({.name = name_in_gpt2(name), .tensor = item.value().detach(), .is_transposed = is_linear});
+  }
+  return places;
+}
+
+// Tensors that older versions of transformers saved and that hold nothing that was learned: the mask of attention and
+// the rotary frequencies. A tied last layer may be saved too.
+bool says_nothing(const std::string& name, bool is_tied) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq") || (is_tied && name == "lm_head.weight");
+}
+
+[[noreturn]] void refuse(const checkpoint::Weights& weights, const std::string& what, const std::string& got,
+                         const std::string& expected) {
+  throw DataError(Report{.what = fmt::format("'{}': {}", weights.path().string(), what),
+                         .got = got,
+                         .expected = expected,
+                         .fix = "use the weights that belong to this config.json"});
+}
+
+void load(const fs::path& folder, const std::vector<Place>& places, bool is_tied, const std::string& prefix) {
+  const checkpoint::Weights weights(folder);
+  weights.require_readable();
+  // The base model without its head has names without the prefix.
+  const auto bare = [&](const std::string& name) {
+    return name.starts_with(prefix) && weights.find(name) == nullptr ? name.substr(prefix.size()) : name;
+  };
+  std::map<std::string, bool> used;
+  std::vector<std::string> names;
+  for (const Place& place : places) {
+    const std::string name = prefix.empty() ? place.name : bare(place.name);
+    const checkpoint::TensorInfo* found = weights.find(name);
+    if (found == nullptr) refuse(weights, fmt::format("no tensor {}", place.name), "none", "one for each weight");
+    if (found->shape != place.shape()) {
+      refuse(weights, fmt::format("the tensor {} has another shape", name),
+             fmt::format("[{}]", fmt::join(found->shape, ", ")), fmt::format("[{}]", fmt::join(place.shape(), ", ")));
+    }
+    used[name] = true;
+    names.push_back(name);
+  }
+  for (const checkpoint::TensorInfo& one : weights.tensors()) {
+    if (!used.contains(one.name) && !says_nothing(one.name, is_tied)) {
+      refuse(weights, fmt::format("the tensor {} has no place in the model", one.name),
+             fmt::format("[{}]", fmt::join(one.shape, ", ")), "only weights of the model");
+    }
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const checkpoint::TensorInfo& found = *weights.find(names[i]);
+    const at::Tensor stored = at::empty(places[i].shape(), tensor::scalar_type_of(names[i], found.type));
+    weights.read(names[i], {static_cast<std::byte*>(stored.data_ptr()), static_cast<std::size_t>(found.bytes())});
+    places[i].tensor.copy_(places[i].is_transposed ? stored.t() : stored);
+  }
+}
+
+void write_weights(const fs::path& folder, const std::vector<Place>& places) {
+  std::vector<format::TensorEntry> entries;
+  std::map<std::string, const Place*> by_name;
+  for (const Place& place : places) {
+    entries.push_back({.name = place.name,
+                       .type = tensor::stored_type(place.name, place.tensor.scalar_type()),
+                       .shape = place.shape()});
+    by_name[place.name] = &place;
+  }
+  format::SafetensorsWriter writer(folder / "model.safetensors", std::move(entries), {{"format", "pt"}});
+  for (const format::TensorEntry& entry : writer.tensors()) {
+    const Place& place = *by_name.at(entry.name);
+    const at::Tensor values = (place.is_transposed ? place.tensor.t() : place.tensor).cpu().contiguous();
+    writer.write({static_cast<const std::byte*>(values.const_data_ptr()), static_cast<std::size_t>(entry.bytes)});
+  }
+  writer.commit();
+}
+
+template <class Model>
+void save(const fs::path& folder, const Model& model, const HuggingFaceFiles& files) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw IoError(Report{.what = fmt::format("cannot make the folder '{}'", folder.string()),
+                         .got = error.message(),
+                         .fix = "choose another folder"},
+                  error == std::errc::permission_denied ? ExitCode::kPermission : ExitCode::kIo);
+  }
+  const std::vector<Place> places = places_of(model);
+  write_weights(folder, places);
+  if (!files.tokenizer.empty()) {
+    std::ifstream in(files.tokenizer, std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(in), {}};
+    if (!in) {
+      throw IoError(fmt::format("cannot read '{}', to copy it", files.tokenizer.string()), ExitCode::kInputMissing);
+    }
+    format::write_file_atomically(folder / "tokenizer.json", std::string_view(content));
+  }
+  write_config(folder, model.options(), places.front().tensor.scalar_type(), files);
+}
+
+}  // namespace
+
+void load_hugging_face(const fs::path& folder, Llama& model) {
+  load(folder, places_of(model), model.options().tied, "");
+}
+void load_hugging_face(const fs::path& folder, Gpt& model) {
+  load(folder, places_of(model), model.options().tied, "transformer.");
+}
+
+void save_hugging_face(const fs::path& folder, const Llama& model, const HuggingFaceFiles& files) {
+  save(folder, model, files);
+}
+void save_hugging_face(const fs::path& folder, const Gpt& model, const HuggingFaceFiles& files) {
+  save(folder, model, files);
+}
+
+}  // namespace reigen::models
