@@ -2,32 +2,49 @@
 # (docs/decisions/0003-libtorch-without-its-cmake-package.md). It is installed beside the package configuration, which uses it too.
 # Order of the search: -DREIGEN_TORCH or the environment variable, Torch_DIR, CMAKE_PREFIX_PATH as find_package(Torch) reads it, the LibTorch
 # that was installed with Reigen, an importable Python torch, the system's folders. (scripts/setup installs the pinned wheel and passes
-# REIGEN_TORCH.) Sets REIGEN_TORCH, REIGEN_TORCH_VERSION (major.minor) and the target reigen_torch_files, or else REIGEN_TORCH_FAULT, a sentence.
+# REIGEN_TORCH.) Sets REIGEN_TORCH, REIGEN_TORCH_LIB (the folder of the libraries), REIGEN_TORCH_VERSION (major.minor) and the target
+# reigen_torch_files, or else REIGEN_TORCH_FAULT, a sentence.
 include("${CMAKE_CURRENT_LIST_DIR}/reigen_shared_libstdcxx.cmake")
 
-# Sets `result` to LibTorch's folder, or to an empty string. `folder` is what a user may give: site-packages, torch or torch/lib.
+# Where the libraries lie below LibTorch's folder. Debian's libtorch-dev has them in a folder for the processor, as x86_64-linux-gnu.
+set(_reigen_torch_libs lib)
+if(CMAKE_LIBRARY_ARCHITECTURE)
+  list(APPEND _reigen_torch_libs "lib/${CMAKE_LIBRARY_ARCHITECTURE}")
+endif()
+
+# Sets `result` to LibTorch's folder, or to an empty string. `folder` is what a user may give: site-packages, torch, the
+# libraries' folder, or the folder of LibTorch's CMake package.
 function(_reigen_torch_below folder result)
   set(found "")
-  foreach(place "${folder}" "${folder}/torch" "${folder}/libtorch" "${folder}/..")
-    if(NOT found AND folder AND EXISTS "${place}/lib/libtorch_cpu.so")
-      get_filename_component(found "${place}" ABSOLUTE)
-    endif()
+  set(places "${folder}" "${folder}/torch" "${folder}/libtorch")
+  if(EXISTS "${folder}/libtorch_cpu.so")
+    list(APPEND places "${folder}/.." "${folder}/../..")
+  elseif(EXISTS "${folder}/TorchConfig.cmake")
+    list(APPEND places "${folder}/../../.." "${folder}/../../../..")
+  endif()
+  foreach(place IN LISTS places)
+    foreach(lib IN LISTS _reigen_torch_libs)
+      if(NOT found AND folder AND EXISTS "${place}/${lib}/libtorch_cpu.so" AND EXISTS "${place}/include/torch")
+        get_filename_component(found "${place}" ABSOLUTE)
+      endif()
+    endforeach()
   endforeach()
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
 # Searches by the rules of find_package, but does not run the package that it finds. More arguments are passed to find_file.
 function(_reigen_torch_in_prefixes result)
-  find_file(config TorchConfig.cmake PATH_SUFFIXES Torch share/cmake/Torch lib/cmake/Torch torch/share/cmake/Torch NO_CACHE ${ARGN})
-  find_file(library libtorch_cpu.so PATH_SUFFIXES lib torch/lib libtorch/lib NO_CACHE ${ARGN})
+  list(TRANSFORM _reigen_torch_libs APPEND /cmake/Torch OUTPUT_VARIABLE configs)
+  find_file(config TorchConfig.cmake PATH_SUFFIXES Torch share/cmake/Torch ${configs} torch/share/cmake/Torch NO_CACHE ${ARGN})
+  find_file(library libtorch_cpu.so PATH_SUFFIXES ${_reigen_torch_libs} torch/lib libtorch/lib NO_CACHE ${ARGN})
   set(found "")
   if(config)
     get_filename_component(folder "${config}" DIRECTORY)
-    _reigen_torch_below("${folder}/../../.." found)
+    _reigen_torch_below("${folder}" found)
   endif()
   if(library AND NOT found)
     get_filename_component(folder "${library}" DIRECTORY)
-    _reigen_torch_below("${folder}/.." found)
+    _reigen_torch_below("${folder}" found)
   endif()
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
@@ -38,7 +55,7 @@ if(NOT _reigen_torch_given)
   set(_reigen_torch_given "$ENV{REIGEN_TORCH}")
 endif()
 if(NOT _reigen_torch_given AND Torch_DIR)
-  set(_reigen_torch_given "${Torch_DIR}/../../..")
+  set(_reigen_torch_given "${Torch_DIR}")
 endif()
 set(_reigen_torch "")
 if(_reigen_torch_given)
@@ -61,7 +78,7 @@ else()
   endif()
 endif()
 if(NOT _reigen_torch)
-  set(REIGEN_TORCH_FAULT "LibTorch not found (looked for lib/libtorch_cpu.so in '${_reigen_torch_given}'); pass -DREIGEN_TORCH=/path/to/libtorch or -DCMAKE_PREFIX_PATH=/path/to/libtorch.")
+  set(REIGEN_TORCH_FAULT "LibTorch not found (looked for lib/libtorch_cpu.so and its headers in '${_reigen_torch_given}'); pass -DREIGEN_TORCH=/path/to/libtorch or -DCMAKE_PREFIX_PATH=/path/to/libtorch.")
   return()
 endif()
 
@@ -84,16 +101,21 @@ if(REIGEN_TORCH_FAULT)
   return()
 endif()
 set(REIGEN_TORCH "${_reigen_torch}")
+foreach(_reigen_lib IN LISTS _reigen_torch_libs)
+  if(EXISTS "${REIGEN_TORCH}/${_reigen_lib}/libtorch_cpu.so")
+    set(REIGEN_TORCH_LIB "${REIGEN_TORCH}/${_reigen_lib}")
+  endif()
+endforeach()
 
 # The target is imported, so its headers count as system headers, and the compiler does not warn about them.
 if(NOT TARGET reigen_torch_files)
   add_library(reigen_torch_files INTERFACE IMPORTED GLOBAL)
   target_include_directories(reigen_torch_files INTERFACE "${REIGEN_TORCH}/include" "${REIGEN_TORCH}/include/torch/csrc/api/include")
-  target_link_libraries(reigen_torch_files INTERFACE "${REIGEN_TORCH}/lib/libtorch_cpu.so" "${REIGEN_TORCH}/lib/libc10.so")
+  target_link_libraries(reigen_torch_files INTERFACE "${REIGEN_TORCH_LIB}/libtorch_cpu.so" "${REIGEN_TORCH_LIB}/libc10.so")
   # The wheel's libraries need other libraries beside them, which we do not link. -fopenmp: at::parallel_for is header code.
   target_link_options(reigen_torch_files INTERFACE ${REIGEN_SHARED_LIBSTDCXX} "-Wl,--allow-shlib-undefined" -fopenmp)
   # Programs of a project find LibTorch here, also when they are installed. Reigen's own programs have more places (reigen_bundle_torch.cmake).
   if(NOT REIGEN_OWN_RPATH)
-    target_link_options(reigen_torch_files INTERFACE "-Wl,-rpath,${REIGEN_TORCH}/lib")
+    target_link_options(reigen_torch_files INTERFACE "-Wl,-rpath,${REIGEN_TORCH_LIB}")
   endif()
 endif()

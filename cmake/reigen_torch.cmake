@@ -3,7 +3,7 @@ set(REIGEN_OWN_RPATH ${PROJECT_IS_TOP_LEVEL})
 # The LibTorch that scripts/setup has installed here is also used by a project that adds Reigen as a subdirectory.
 if(NOT REIGEN_TORCH AND NOT DEFINED ENV{REIGEN_TORCH} AND NOT Torch_DIR AND EXISTS "${CMAKE_CURRENT_LIST_DIR}/../build/libtorch.path")
   file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../build/libtorch.path" reigen_torch_there LIMIT_COUNT 1)
-  if(EXISTS "${reigen_torch_there}/lib/libtorch_cpu.so")
+  if(EXISTS "${reigen_torch_there}/include/ATen/ATen.h")
     set(REIGEN_TORCH "${reigen_torch_there}")
   endif()
 endif()

@@ -1,7 +1,10 @@
 # LibTorch's modules and optimizers (torch/csrc/api) take 20 s and more to compile. A user who includes <torch/torch.h>
 # knows this cost. reigen.h and the header of programs must not include them, directly or through other headers.
 file(WRITE "${SCRATCH}/all.cc" "#include <reigen/reigen.h>\n#include <reigen/train/program.h>\n")
-set(includes -I "${INCLUDE}" -isystem "${TORCH}/include" -isystem "${TORCH}/include/torch/csrc/api/include")
+set(includes -I "${INCLUDE}" -isystem "${TORCH}/include/torch/csrc/api/include")
+if(NOT TORCH STREQUAL "/usr")  # the compiler knows /usr/include, and would search it too early
+  list(APPEND includes -isystem "${TORCH}/include")
+endif()
 execute_process(COMMAND ${CXX} -std=c++20 -M ${includes} "${SCRATCH}/all.cc"
                 RESULT_VARIABLE result OUTPUT_VARIABLE files ERROR_VARIABLE errors)
 if(NOT result EQUAL 0)

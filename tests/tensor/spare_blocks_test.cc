@@ -89,6 +89,38 @@ TEST_F(SpareBlocksTest, HoldNoGradientWithAGraphAndNoPartOfABlock) {
   EXPECT_FALSE(row.spares->hold(at::Tensor(torch::zeros({kWidth, kWidth})).to_sparse()));
 }
 
+// In the hook older versions of LibTorch still have the gradient that backward made, and what that is a view of.
+struct AskWhetherHeld final : torch::autograd::PostAccumulateGradHook {
+  AskWhetherHeld(const SpareBlocks& blocks, bool& held) : spares(blocks), is_held(held) {}
+  void operator()(const torch::autograd::Variable& parameter) override { is_held = spares.hold(parameter.grad()); }
+  const SpareBlocks& spares;
+  bool& is_held;
+};
+
+TEST_F(SpareBlocksTest, HoldAGradientInTheHookOfItsParameterUnlessSomebodyElseHasIt) {
+  at::Tensor plain = torch::ones({kWidth, kWidth}).requires_grad_();  // its gradient is no view
+  bool is_held = false;
+  for (const at::Tensor& parameter : {layer->weight, plain}) {
+    note_arrivals(parameter);
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<AskWhetherHeld>(*row.spares, is_held));
+  }
+  const auto held = [&](const at::Tensor& value) {
+    is_held = false;
+    value.square().sum().backward();
+    layer->weight.mutable_grad().reset();
+    plain.mutable_grad().reset();
+    return is_held;
+  };
+  EXPECT_TRUE(held(layer(input)));
+  EXPECT_TRUE(held(input.mm(plain)));
+  at::Tensor kept;
+  layer->weight.register_hook([&](const at::Tensor& gradient) { kept = gradient.detach(); });
+  plain.register_hook([&](const at::Tensor& gradient) { kept = gradient.view({-1}); });
+  EXPECT_FALSE(held(layer(input)));
+  kept.reset();
+  EXPECT_FALSE(held(input.mm(plain)));
+}
+
 TEST_F(SpareBlocksTest, NothingOutsideOfBackwardLiesInThem) {
   const at::Tensor made = torch::zeros({kWidth, kWidth});
   EXPECT_FALSE(row.spares->hold(made));

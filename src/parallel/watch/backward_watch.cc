@@ -14,6 +14,7 @@
 #include "base/no_waiting.h"
 #include "reigen/base/error.h"
 #include "tensor/backward_end.h"
+#include "tensor/hooks/spare_blocks.h"
 #include "tensor/hooks/thread_engine.h"
 
 namespace reigen::parallel {
@@ -83,6 +84,7 @@ void BackwardWatch::attach(Listener listener) {
     };
     torch::autograd::impl::set_post_acc_grad_hooks(
         parameter, std::make_unique<GradientHook>(weak_from_this(), call, std::move(users)));
+    if (const auto hook = tensor::note_arrivals(parameter)) hooks_.emplace_back(parameter, *hook);
     if (!listener_.before_gradient) continue;
     const auto before = [weak = weak_from_this(), i](const at::Tensor&) {
       const base::NoWaiting in_hook("a hook of a gradient");

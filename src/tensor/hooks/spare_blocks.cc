@@ -2,6 +2,8 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <atomic>
@@ -101,6 +103,41 @@ void LendingAllocator::free_raw(void* data) {
   if (!loans->end(data)) allocator->inner()->raw_deleter()(data);
 }
 
+// The gradient that came last on this thread: its memory, and how many tensors LibTorch itself has there until the
+// post-accumulate hook has ended. These are the gradient that backward made and, if it is a view, what it is a view of.
+struct Arrival {
+  const c10::StorageImpl* memory = nullptr;
+  std::size_t tensors = 0;
+};
+thread_local Arrival arrival;
+
+// How many tensors LibTorch itself has in the gradient's memory, besides the parameter's gradient.
+std::size_t tensors_of_libtorch(const at::Tensor& gradient) {
+  const auto node = std::dynamic_pointer_cast<torch::autograd::AccumulateGrad>(torch::autograd::get_current_node());
+  const bool is_in_hook = node != nullptr && node->variable.grad().is_same(gradient);
+  return is_in_hook && gradient.storage().unsafeGetStorageImpl() == arrival.memory ? arrival.tensors : 0;
+}
+
+// Whether a gradient that has come has a second tensor in its memory while the post-accumulate hook runs.
+bool libtorch_keeps_gradients() {
+  struct Hook final : torch::autograd::PostAccumulateGradHook {
+    explicit Hook(bool& kept) : is_kept(kept) {}
+    void operator()(const torch::autograd::Variable& parameter) override {
+      is_kept = parameter.grad().storage().use_count() > 1;
+    }
+    bool& is_kept;
+  };
+  static const bool kKeeps = [] {
+    bool is_kept = false;
+    const at::AutoGradMode grad_mode(true);
+    const at::Tensor parameter = at::zeros({1}).requires_grad_();
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Hook>(is_kept));
+    parameter.mul(2).backward();
+    return is_kept;
+  }();
+  return kKeeps;
+}
+
 // If another allocator of higher priority is in use, nothing is lent, and gradients are copied.
 void install() {
   static std::once_flag once;
@@ -131,7 +168,7 @@ bool SpareBlocks::hold(const at::Tensor& gradient) const {
   return i < blocks_.size() && loans->has(blocks_[i].const_data_ptr()) &&
          gradient.scalar_type() == blocks_[i].scalar_type() && gradient.numel() == blocks_[i].numel() &&
          gradient.is_contiguous() && gradient.use_count() == 1 && !gradient.requires_grad() && !gradient.is_conj() &&
-         !gradient.is_neg() && gradient.storage().use_count() == 1;
+         !gradient.is_neg() && gradient.storage().use_count() == 1 + tensors_of_libtorch(gradient);
 }
 
 at::Tensor SpareBlocks::exchange(const at::Tensor& gradient, const at::Tensor& place) {
@@ -149,6 +186,15 @@ c10::DataPtr SpareBlocks::lend(std::size_t bytes) {
     return {data, data, &end_loan, c10::Device(c10::kCPU)};
   }
   return {};
+}
+
+std::optional<unsigned> note_arrivals(const at::Tensor& parameter) {
+  if (!parameter.is_cpu() || !libtorch_keeps_gradients()) return std::nullopt;
+  return parameter.register_hook([](const at::Tensor& gradient) {
+    arrival = {};
+    if (!gradient.defined() || !gradient.has_storage()) return;
+    arrival = {gradient.storage().unsafeGetStorageImpl(), gradient.is_view() ? 2U : 1U};
+  });
 }
 
 void lend_to_backward(const std::shared_ptr<SpareBlocks>& blocks) {

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace reigen::tensor {
@@ -39,6 +40,11 @@ class SpareBlocks {
 
   std::vector<at::Tensor> blocks_;
 };
+
+// Lets hold() be true in the post-accumulate hook of the parameter. LibTorch 2.6 still has tensors of its own in the
+// gradient's memory there, and only a hook that sees the gradient come can count them. Such a hook is registered and
+// its number returned. 2.11 has no such tensors; then this does nothing.
+std::optional<unsigned> note_arrivals(const at::Tensor& parameter);
 
 // From lend_to_backward() to stop_lending(), backwards on this thread may use these blocks. Several SpareBlocks may be
 // lent at a time.
