@@ -21,6 +21,7 @@
 #include "nn/autocast_devices.h"
 #include "nn/kept_outputs.h"
 #include "nn/random_state.h"
+#include "reigen/nn/sequence_part.h"
 #include "tensor/backward_end.h"
 
 namespace reigen::nn {
@@ -52,12 +53,15 @@ class AutocastState {
   bool cached_ = at::autocast::is_autocast_cache_enabled();
 };
 
-// While a SecondForward lives, random generators and autocast have the state that they had in the first forward. The
-// destructor returns the generators, autocast and the module's buffers to their state before the second forward.
+// While a SecondForward lives, random generators, autocast and the part of sequences (context parallelism) have the
+// state that they had in the first forward. The destructor returns them and the module's buffers to their state before
+// the second forward.
 class SecondForward {
  public:
-  SecondForward(const torch::nn::Module& module, const RandomState& random, const AutocastState& autocast)
-      : random_(random.now()), buffers_(module.buffers()) {
+  SecondForward(const torch::nn::Module& module, const RandomState& random, const AutocastState& autocast,
+                const std::shared_ptr<const SequencePart>& part)
+      : random_(random.now()), part_(sequence_part()), buffers_(module.buffers()) {
+    use_on_this_thread(part);
     for (const at::Tensor& buffer : buffers_) values_.push_back(buffer.defined() ? buffer.clone() : buffer);
     random.apply();
     autocast.apply();
@@ -67,6 +71,7 @@ class SecondForward {
     // In the second forward, autocast has cached casts of weights. These casts must not outlive a step, which changes
     // the weights.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    use_on_this_thread(part_);
     autocast_.apply();
     random_.apply();
     at::NoGradGuard no_grad;
@@ -82,6 +87,7 @@ class SecondForward {
  private:
   const RandomState random_;
   const AutocastState autocast_;
+  const std::shared_ptr<const SequencePart> part_;
   const std::vector<at::Tensor> buffers_;
   std::vector<at::Tensor> values_;
 };
@@ -134,7 +140,7 @@ class Recompute : public torch::autograd::Node, public KeepsOutputs {
     }
     Carry output;
     {
-      const SecondForward as_before(module_, random_, autocast_);
+      const SecondForward as_before(module_, random_, autocast_, part_.lock());
       at::AutoGradMode with_grad(true);
       const KeptOutputs::Scope scope(kept_, KeptOutputs::Scope::Mode::kTake);
       output = inner_(input);
@@ -173,6 +179,7 @@ class Recompute : public torch::autograd::Node, public KeepsOutputs {
   std::vector<torch::autograd::SavedVariable> input_;
   const RandomState random_;
   const AutocastState autocast_;
+  const std::weak_ptr<const SequencePart> part_ = sequence_part();
   KeptOutputs kept_;
   std::vector<c10::Storage> returned_;
   bool released_ = false;

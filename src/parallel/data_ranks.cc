@@ -65,6 +65,11 @@ DataRanks of_divided_model(const DataParallelOptions& options, const Communicato
     }
   }
   DataRanks ranks = along_axes(mesh, mesh.along(axes));
+  // The layout knows the axes by these names.
+  for (layout::Axis& axis : ranks.axes) {
+    if (!of_stages.empty() && axis.name == of_stages) axis.name = "pp";
+    if (!of_sequences.empty() && axis.name == of_sequences) axis.name = "cp";
+  }
   ranks.groups.all = world;
   ranks.groups.replicas = mesh.along(replicas);
   if (options.tensor_parallel) ranks.groups.box_owners = options.tensor_parallel.region().group;

@@ -229,9 +229,8 @@ std::vector<ParameterRange> GradientReducer::all_ranges() const {
 }
 
 std::vector<tensor::NamedTensor> GradientReducer::own(std::vector<tensor::NamedTensor> tensors) const {
-  if (options_.pipeline) {
-    std::erase_if(tensors, [&](const tensor::NamedTensor& item) { return !options_.pipeline.gives(item.name); });
-  }
+  const auto is_of_others = [&](const auto& item) { return options_.pipeline && !options_.pipeline.gives(item.name); };
+  std::erase_if(tensors, is_of_others);
   return given_by_rank(std::move(tensors), groups_);
 }
 
@@ -392,7 +391,7 @@ void GradientReducer::number_step(std::int64_t step) {
 
 void GradientReducer::prepare_forward() {
   if (options_.tensor_parallel) options_.tensor_parallel.use_on_this_thread();
-  if (options_.context_parallel) options_.context_parallel.use_on_this_thread();
+  options_.context_parallel.use_on_this_thread();
   guard_->require_unchanged();
   if (!distributed()) return;
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;

@@ -9,6 +9,9 @@
 //   auto loss = cross_entropy(scores, context.take(targets));             // the mean over this rank's tokens
 //   loss.backward();                                                      // gradients: the mean over all ranks
 //
+// If the loss leaves out some targets (padding), ranks have different numbers of terms. The loss of one process is then
+// the mean over the ranks of: the sum over this rank's terms, times P, divided by the number of terms of all P ranks.
+//
 // Of P ranks, rank r has chunks r and 2P-1-r of the 2P chunks of a sequence (zigzag). So with causal attention all
 // ranks compute equally much. Attention is exact: each rank adds up the results for the keys of one rank after the
 // other, with the logarithms of the sums of their exponentials, and backward goes around the ring once more. On a
@@ -52,8 +55,9 @@ class ContextParallel {
   // This rank's tokens of the sequences that lie along `dimension`. All ranks along the axis give equal tensors. No
   // gradient goes back through take().
   at::Tensor take(const at::Tensor& whole, std::int64_t dimension = 1) const;
-  // Models on the calling thread compute with this rank's tokens from now on, while a copy of this object lives.
-  // data_parallel() calls it before each forward.
+  // Models on the calling thread compute with this rank's tokens from now on, while a copy of this object lives; with
+  // whole sequences if there is none, or only one rank. A forward of data_parallel()'s wrapper calls it with
+  // DataParallelOptions::context_parallel.
   void use_on_this_thread() const;
   // Models on the calling thread compute with whole sequences again.
   static void stop_on_this_thread();

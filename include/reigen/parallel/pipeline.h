@@ -17,12 +17,13 @@
 // frees that of the other stages. step() runs the actions of a schedule (reigen/schedule/schedule.h). A stage sends its
 // output to the next stage, and the gradient of its input to the stage before, with types and shapes. `loss` runs on
 // the rank of the last stage. There model.forward() runs only the units of the last stage: units of earlier stages
-// return their input, and the first unit of the last stage takes what the stage before has sent.
+// return their input, and the first unit of the last stage takes what the stage before has sent. So the forward must
+// compute nothing between units. step() must not be called under no_sync().
 //
 // With m micro-batches, let L_i be what `loss` returns for micro-batch i. After step(), `.grad` of each parameter is
 //   the mean over the data-parallel ranks of (d/dw of L_0 + ... + L_(m-1)),
 // as if one process had called backward() for each L_i. A parameter that stages on several ranks use (tied weights) has
-// the sum of all these stages' gradients on each of these ranks.
+// the sum of all these stages' gradients on each of these ranks; its copies begin with the values of the first stage.
 //
 // Messages go from a rank to the rank with the same other coordinates: with tensor parallelism to the rank with the
 // same part. Cost of a step on the wire, for each micro-batch and pair of neighbouring stages on different ranks: the
@@ -128,6 +129,8 @@ class Pipeline {
 
   // Whether stages on several ranks use the same weight.
   bool has_tied_weights() const;
+  // Whether the schedule divides backwards (I and W).
+  bool splits_backward() const;
   // The parameters of the whole model. The stage of a parameter is the coordinate along the axis of the ranks that hold
   // it.
   const std::vector<layout::TensorSpec>& parameters() const;
@@ -135,8 +138,8 @@ class Pipeline {
   bool is_elsewhere(std::string_view name) const;
   // is_elsewhere() as a function; empty if there is no pipeline.
   std::function<bool(std::string_view name)> elsewhere() const;
-  // Whether this rank's stages write `name` into a checkpoint: of the ranks that hold a parameter those of its first
-  // stage, and of names that belong to no parameter those of the first coordinate.
+  // Whether this rank's stages write `name` into a checkpoint. The ranks of the unit in which the name lies do: so each
+  // name of a tied weight is written once. Names that belong to no parameter are written by the first coordinate.
   bool gives(std::string_view name) const;
 
   // The schedule for so many micro-batches, with messages. Throws InvalidArgument for a number below 1, and for a
@@ -149,7 +152,8 @@ class Pipeline {
   const PipelineReport& step(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const;
 
   // Collective. Runs the forwards only, without gradients. PipelineStep::loss may return an undefined tensor: its
-  // result is not used. Any number of micro-batches is possible.
+  // result is not used. Any number of micro-batches is possible. Micro-batches go through all stages in order, so with
+  // several stages on a rank the ranks wait for each other.
   void evaluate(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const;
 
   // The last step of this rank.
@@ -163,8 +167,9 @@ class Pipeline {
 };
 
 // The seconds that forward and backward of each unit take, for PipelineOptions::costs: the mean over the ranks of
-// `ranks`, so all ranks get the same. `input` is the input of the first unit. Gradients that the model has are dropped.
-// Collective: every rank runs all units, so it must hold the whole model.
+// `ranks`, so all ranks get the same. `input` is the input of the first unit. Gradients that the model has are dropped;
+// buffers and random generators have the same state afterwards. Collective: every rank runs all units, so it must hold
+// the whole model.
 std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::Carry& input,
                                   const Communicator& ranks);
 

@@ -98,7 +98,13 @@ at::Tensor turned(const char* what, const at::Tensor& x, const RotaryTable& tabl
                "[{}] the table does not fit\n  expected: two tensors of [positions, {}]\n  fix: rotary_table({}, {})",
                what, x.size(3) / 2, first + x.size(1), x.size(3));
   const std::shared_ptr<const SequencePart> part = sequence_part();
-  if (part) return turned_at(x, table, part->positions(x.size(1), x.device()) + first, in_place);
+  if (part && x.size(1) > 0) {
+    const std::int64_t end = first + part->last_position(x.size(1)) + 1;
+    REIGEN_CHECK(first >= 0 && end <= table.cosines.size(0),
+                 "[{}] the table has too few positions\n  got: {}   expected: {}\n  fix: rotary_table({}, {})", what,
+                 table.cosines.size(0), end, end, x.size(3));
+    return turned_at(x, table, part->positions(x.size(1), x.device()) + first, in_place);
+  }
   REIGEN_CHECK(first >= 0 && first + x.size(1) <= table.cosines.size(0),
                "[{}] the table has too few positions\n  got: {} from {} on   expected: 0 to {}\n  fix: "
                "rotary_table({}, {})",

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "comm/agree.h"
 #include "reigen/base/error.h"
 #include "tensor/gpu/shared_gpu.h"
@@ -125,7 +126,20 @@ void check_options(const DataParallelOptions& options, int sharers) {
 }
 
 void require_stages_possible(const DataParallelOptions& options, bool gathers) {
-  if (!gathers || !options.pipeline || !options.pipeline.has_tied_weights()) return;
+  if (!options.pipeline) return;
+  REIGEN_CHECK(
+      options.backwards_per_reduction == 1,
+      "[data_parallel] backwards_per_reduction (backward_passes_per_step) {} and a pipeline do not go together\n  "
+      "fix: use more micro-batches in one step",
+      options.backwards_per_reduction);
+  if (gathers && options.pipeline.splits_backward()) {
+    throw InvalidArgument(Report{
+        .what = "[data_parallel] the schedule divides backward (I and W), and weights are gathered while backward runs",
+        .got = "shard kParameters over a network",
+        .expected = "weights that stay",
+        .fix = "choose shard kGradients, or another schedule"});
+  }
+  if (!gathers || !options.pipeline.has_tied_weights()) return;
   throw InvalidArgument(
       Report{.what = "[data_parallel] stages share a weight whose gradients are averaged while backward runs",
              .got = "shard kParameters over a network, and a weight that stages of several ranks use",

@@ -29,6 +29,11 @@ struct ContextParallel::State : nn::SequencePart {
     return at::cat({from(rank), from(2 * all - 1 - rank)});
   }
 
+  // The second chunk of rank 0 is the last one.
+  std::int64_t last_position(std::int64_t count) const override {
+    return (2 * ranks.size() - ranks.rank()) * (count / 2) - 1;
+  }
+
   at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool is_causal,
                        double scale) const override {
     return ring_attention(query, key, value, ranks, is_causal, scale);
@@ -66,8 +71,9 @@ at::Tensor ContextParallel::take(const at::Tensor& whole, std::int64_t dimension
 }
 
 void ContextParallel::use_on_this_thread() const {
-  if (ranks().size() == 1) return;
-  nn::use_on_this_thread(state_);
+  const bool divides = state_ && ranks().size() > 1;
+  nn::use_on_this_thread(divides ? state_ : nullptr);
+  if (!divides) return;
   use_divided_weights_on_this_thread();  // attention is intercepted by the same function
 }
 

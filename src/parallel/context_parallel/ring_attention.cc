@@ -1,7 +1,9 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <cmath>
+#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -95,19 +97,20 @@ class Hop {
   }
   // The memory must not be freed while a call uses it, also if another call throws.
   ~Hop() {
-    if (is_done_) return;
-    try {
-      static_cast<void>(wait());
-    } catch (const std::exception&) {  // the group's next call throws the error too
+    for (const Work* work : {&sent_, &received_}) {
+      try {
+        if (!is_done_) work->wait();
+      } catch (const std::exception&) {  // the group's next call throws the error too
+      }
     }
   }
   Hop(const Hop&) = delete;  // calls use its memory
   Hop& operator=(const Hop&) = delete;
 
   at::Tensor wait() {
-    is_done_ = true;
     tensor::wait_for(received_, came_);
     tensor::wait_for(sent_, given_);
+    is_done_ = true;
     return came_;
   }
 
@@ -196,11 +199,16 @@ at::Tensor ring_attention(const at::Tensor& query, const at::Tensor& key, const 
   const auto kept = std::make_shared<Block>();
   const auto forward = [ring, kept](const Tensors& given) -> Tensors {
     const tensor::Uncaught inner{tensor::Where::kUse};
-    *kept = ring.forward(given[0].contiguous(), given[1], given[2]);
-    return {kept->result};
+    Block all = ring.forward(given[0].contiguous(), given[1], given[2]);
+    *kept = {all.result.detach(), all.sums};  // not the result itself, which will hold this function by its graph
+    return {all.result};
   };
   const auto backward = [ring, kept](const Tensors& gradients, const Tensors& given) -> Tensors {
     REIGEN_CHECK(!at::GradMode::is_enabled(), "[ring_attention] no second derivatives\n  fix: no create_graph");
+    REIGEN_CHECK(
+        kept->result._version() == 0,
+        "[ring_attention] the result was changed in place, and backward needs it\n  fix: an operation that makes "
+        "a new tensor");
     const tensor::Uncaught inner{tensor::Where::kUse};
     return ring.backward(gradients[0].contiguous(), given[0].contiguous(), given[1], given[2], *kept);
   };

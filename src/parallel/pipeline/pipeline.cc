@@ -14,17 +14,20 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "nn/random_state.h"
 #include "parallel/check/model_check.h"
 #include "parallel/pipeline/messages.h"
 #include "parallel/pipeline/stages.h"
 #include "parallel/pipeline/step.h"
 #include "reigen/base/error.h"
+#include "reigen/nn/without_memory.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/schedule/cut.h"
 #include "reigen/schedule/text.h"
 #include "reigen/schedule/validate.h"
 #include "reigen/tensor/collectives.h"
 #include "tensor/calls.h"
+#include "tensor/hooks/intercept.h"
 
 namespace reigen::parallel {
 
@@ -41,6 +44,8 @@ struct Pipeline::State {
   const schedule::Schedule& schedule_of(int micro_batches);
   std::vector<int> placement();
   void attach();
+  void tie();
+  bool splits_backward();
   void run(const schedule::Schedule& schedule, const PipelineStep& what, const std::function<void(StepRun&)>& body);
   void sum_tied_gradients() const;
   at::Device device() const;
@@ -61,6 +66,11 @@ struct Pipeline::State {
 };
 
 namespace {
+
+bool are_the_same(const nn::Carry& a, const nn::Carry& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const at::Tensor& one, const at::Tensor& other) { return one.is_same(other); });
+}
 
 bool has_messages(const schedule::Schedule& schedule) {
   return std::any_of(schedule.actions.begin(), schedule.actions.end(), [](const std::vector<Action>& list) {
@@ -105,8 +115,15 @@ std::vector<std::size_t> cut_units(const PipelineOptions& options, int stages) {
   return schedule::cut(costs, stages);
 }
 
-// Weights are gathered unit by unit, and gradients averaged at the end of a rank's list, by data_parallel().
+// Weights are gathered unit by unit, and gradients averaged at the end of a rank's list, by data_parallel(). Units pass
+// tensors to the next unit only.
 void refuse_gathers(const schedule::Schedule& schedule) {
+  if (!schedule.skips.empty()) {
+    throw refused_by_pipeline("the schedule has skip connections",
+                              fmt::format("skip {} {}", schedule.skips.front().from, schedule.skips.front().to),
+                              "stages that pass tensors to the next stage only",
+                              "let the units between pass the tensor on");
+  }
   for (const std::vector<Action>& list : schedule.actions) {
     for (const Action& action : list) {
       if (is_compute(action.kind) || is_message(action.kind)) continue;
@@ -144,11 +161,13 @@ Pipeline::State::State(torch::nn::Module& model, mesh::Mesh its_mesh, PipelineOp
         "the schedule is for another number of ranks", fmt::format("{} ranks", options.own->ranks),
         fmt::format("{}, the size of the axis {}", size, options.axis), "change the schedule or the mesh");
   }
-  if (options.own) refuse_gathers(*options.own);
+  if (options.own) {
+    refuse_gathers(*options.own);
+    schedule_of(options.own->micro_batches);
+  }
   const std::vector<std::size_t> first_units = cut_units(options, static_cast<int>(placement().size()));
-  std::vector<std::string> lines = describe_model(model);
-  for (std::string& line : describe_pipeline(options, first_units)) lines.push_back(std::move(line));
-  check_equal_on_all_ranks(lines, ranks, "pipeline", "the model or its options differ");
+  check_equal_on_all_ranks(describe_pipeline(options, first_units), mesh.world(), "pipeline", "options differ");
+  check_equal_on_all_ranks(describe_model(model), ranks, "pipeline", "the model differs");
   stages.emplace(model, options.units, first_units, placement(), ranks.rank());
   for (int coordinate = 0; coordinate < size; ++coordinate) {
     if (stages->trains(coordinate)) continue;
@@ -156,25 +175,52 @@ Pipeline::State::State(torch::nn::Module& model, mesh::Mesh its_mesh, PipelineOp
         "a rank's stages have nothing to train", fmt::format("coordinate {} of axis {}", coordinate, options.axis),
         "a trainable parameter for each rank", "choose first_units, or fewer ranks along the axis");
   }
+  tie();
+  attach();
+  stages->free_others(model);
+}
+
+// Makes a group for the ranks of each tied weight. The copies begin with the values of the first stage, as all ranks
+// begin with those of rank 0 in data_parallel().
+void Pipeline::State::tie() {
+  const at::NoGradGuard no_grad;
+  const tensor::Uncaught whole(tensor::Where::kUse);  // the weights may be divided (parallelize())
   const auto parameters = stages->module()->named_parameters();
-  for (const auto& [coordinates, names] : stages->tied()) {
+  for (const auto& [coordinates, specs] : stages->tied()) {
     const bool is_here = std::find(coordinates.begin(), coordinates.end(), ranks.rank()) != coordinates.end();
     const std::optional<Communicator> group = ranks.split(is_here ? 0 : -1);
     if (!group) continue;
-    Tied& one = tied.emplace_back(Tied{.ranks = *group, .parameters = {}});
-    for (const std::string& name : names) one.parameters.push_back(parameters[name]);
+    Tied one{.ranks = *group, .parameters = {}};
+    for (const layout::TensorSpec& spec : specs) {
+      const at::Tensor& parameter = parameters[spec.name];
+      const auto first = std::find(coordinates.begin(), coordinates.end(), spec.stage) - coordinates.begin();
+      if (!nn::has_no_memory(parameter)) tensor::broadcast_(parameter.detach(), static_cast<int>(first), *group);
+      if (spec.trainable) one.parameters.push_back(parameter);
+    }
+    if (!one.parameters.empty()) tied.push_back(std::move(one));
   }
-  stages->free_others(model);
-  attach();
 }
 
 void Pipeline::State::attach() {
   for (std::size_t i = 0; i < stages->units().size(); ++i) {
     stages->units()[i].attach(nn::Layer::kStage, [this, i](const nn::Carry& input, const nn::Unit::Forward& inner) {
-      if (!last_stage) return inner(input);
-      if (i < last_stage->first || i >= last_stage->end) return input;
+      const nn::Unit& unit = stages->units()[i];
+      if (!last_stage) {
+        REIGEN_CHECK(stages->holds(stages->stage_of(i)),
+                     "[pipeline] unit {} belongs to another rank\n  got: a forward of the whole model   expected: "
+                     "Pipeline::step() or evaluate()",
+                     unit.name());
+        return inner(input);
+      }
+      // Other ranks run the units before one after the other, so nothing that lies between them would be computed.
+      REIGEN_CHECK(i == 0 || are_the_same(input, last_stage->passed),
+                   "[pipeline] the model's forward computes something between unit {} and the unit before\n  expected: "
+                   "each unit gets what the unit before returned\n  fix: put the computation into a unit",
+                   unit.name());
+      if (i < last_stage->first || i >= last_stage->end) return last_stage->passed = input;
       ++last_stage->ran;
-      return inner(i == last_stage->first && last_stage->input ? *last_stage->input : input);
+      const bool came = i == last_stage->first && last_stage->input;
+      return last_stage->passed = inner(came ? *last_stage->input : input);
     });
   }
 }
@@ -237,6 +283,16 @@ void Pipeline::State::run(const schedule::Schedule& schedule, const PipelineStep
   report.bytes_sent = messages->bytes_sent();
 }
 
+bool Pipeline::State::splits_backward() {
+  const schedule::Schedule& schedule = schedule_of(options.own ? options.own->micro_batches : 1);
+  for (const std::vector<Action>& list : schedule.actions) {
+    for (const Action& action : list) {
+      if (action.kind == schedule::Kind::kBackwardWeight) return true;
+    }
+  }
+  return false;
+}
+
 void Pipeline::State::sum_tied_gradients() const {
   for (const Tied& one : tied) {
     std::vector<at::Tensor> gradients;
@@ -259,6 +315,7 @@ bool Pipeline::has_first_stage() const { return state_->stages->holds(0); }
 bool Pipeline::has_last_stage() const { return state_->stages->holds(state_->stages->count() - 1); }
 const std::vector<layout::TensorSpec>& Pipeline::parameters() const { return state_->stages->parameters(); }
 bool Pipeline::has_tied_weights() const { return !state_->stages->tied().empty(); }
+bool Pipeline::splits_backward() const { return state_->splits_backward(); }
 bool Pipeline::is_elsewhere(std::string_view name) const { return state_->stages->is_elsewhere(name); }
 std::function<bool(std::string_view)> Pipeline::elsewhere() const {
   if (!state_) return {};
@@ -273,16 +330,15 @@ const PipelineReport& Pipeline::last() const { return state_->report; }
 // last backward. The second part of a backward (W) does not tell its end, so then too.
 const PipelineReport& Pipeline::step(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const {
   const schedule::Schedule& schedule = schedule_of(micro_batches);
-  const std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(state_->ranks.rank())];
-  const bool splits = std::any_of(list.begin(), list.end(),
-                                  [](const Action& action) { return action.kind == schedule::Kind::kBackwardWeight; });
-  if (splits && parallel.gathers()) {
-    throw refused_by_pipeline("the schedule divides backward (I and W), and weights are gathered while backward runs",
-                              "shard kParameters over a network", "weights that stay",
-                              "choose shard kGradients, or another schedule");
-  }
-  const bool averages_at_the_end = !state_->tied.empty() || splits;
+  const bool averages_at_the_end = !state_->tied.empty() || state_->splits_backward();
   state_->run(schedule, what, [&](StepRun& step) {
+    for (const State::Tied& one : state_->tied) {
+      for (const at::Tensor& parameter : one.parameters) {
+        if (!parameter.grad().defined()) continue;
+        throw refused_by_pipeline("a weight that stages share has a gradient before the step", "two steps in a row",
+                                  "one step between two zero_grad()", "use more micro-batches in one step");
+      }
+    }
     parallel.prepare_forward();
     std::optional<NoSync> only_adds_up(parallel.no_sync());
     step.run([&] {
@@ -328,6 +384,14 @@ void Pipeline::evaluate(DataParallelBase& parallel, int micro_batches, const Pip
 std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::Carry& input,
                                   const Communicator& ranks) {
   constexpr int kRounds = 3;  // the first warms up; of the others the faster counts
+  std::vector<at::Tensor> buffers, values;
+  for (const nn::Unit& unit : units) {
+    for (const at::Tensor& buffer : unit.module().buffers()) {
+      buffers.push_back(buffer);
+      values.push_back(buffer.clone());
+    }
+  }
+  const nn::RandomState random(input);
   std::vector<double> seconds(units.size());
   for (int round = 0; round < kRounds; ++round) {
     nn::Carry next = input;
@@ -352,6 +416,9 @@ std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::
   for (const nn::Unit& unit : units) {
     for (at::Tensor parameter : unit.parameters()) parameter.mutable_grad() = at::Tensor();
   }
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(values[i]);
+  random.apply();
   if (ranks.size() > 1) {
     ranks.all_reduce(seconds.data(), seconds.data(), seconds.size(), DataType::kFloat64, ReduceOp::kAvg,
                      {.tag = "times of units"});

@@ -9,8 +9,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <functional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -46,7 +45,9 @@ class KeepGradients : public torch::autograd::FunctionPreHook {
 using Nodes = std::unordered_set<Node*>;
 
 // The nodes from which a backward that begins at `roots` reaches one of `ends`.
-Nodes trunk_between(const std::vector<Node*>& roots, const Nodes& ends) {
+Nodes trunk_between(const std::vector<std::shared_ptr<Node>>& roots, const std::vector<std::shared_ptr<Node>>& inputs) {
+  Nodes ends;
+  for (const std::shared_ptr<Node>& input : inputs) ends.insert(input.get());
   std::unordered_map<Node*, bool> reaches;  // of nodes that were visited to their end
   Nodes trunk;
   struct Visit {
@@ -54,9 +55,9 @@ Nodes trunk_between(const std::vector<Node*>& roots, const Nodes& ends) {
     std::size_t next = 0;
     bool found = false;
   };
-  for (Node* const root : roots) {
-    if (reaches.contains(root)) continue;
-    std::vector<Visit> path{{root}};
+  for (const std::shared_ptr<Node>& root : roots) {
+    if (reaches.contains(root.get())) continue;
+    std::vector<Visit> path{{root.get()}};
     while (!path.empty()) {
       Visit& at = path.back();
       if (at.next < at.node->num_outputs()) {
@@ -105,16 +106,19 @@ SplitBackward::SplitBackward(const nn::Carry& outputs, const nn::Carry& gradient
     torch::autograd::backward(outputs, gradients);
     return;
   }
-  std::vector<Node*> roots;
-  for (const at::Tensor& output : outputs) roots.push_back(torch::autograd::impl::gradient_edge(output).function.get());
-  Nodes ends;
-  for (const at::Tensor& input : inputs) ends.insert(torch::autograd::impl::gradient_edge(input).function.get());
-  const Nodes trunk = trunk_between(roots, ends);
+  // The pointers keep nodes that LibTorch makes for leaf tensors when somebody asks for them.
+  std::vector<std::shared_ptr<Node>> tops, ends;
+  for (const at::Tensor& output : outputs) tops.push_back(torch::autograd::impl::gradient_edge(output).function);
+  for (const at::Tensor& input : inputs) ends.push_back(torch::autograd::impl::gradient_edge(input).function);
+  const Nodes trunk = trunk_between(tops, ends);
   std::unordered_map<Node*, int> hangs_on;  // how many nodes of the trunk a weight hangs on
-  std::map<Node*, std::shared_ptr<Node>> owners;
+  nn::Carry first = inputs;                 // the tensors that the first part computes gradients of
+  std::unordered_set<Node*> taken;
+  const auto take = [&](const std::shared_ptr<Node>& weight) {
+    if (taken.insert(weight.get()).second) first.push_back(static_cast<AccumulateGrad&>(*weight).variable);
+  };
   Nodes reached;
-  std::vector<std::shared_ptr<Node>> open;
-  for (const at::Tensor& output : outputs) open.push_back(torch::autograd::impl::gradient_edge(output).function);
+  std::vector<std::shared_ptr<Node>> open = tops;
   while (!open.empty()) {
     const std::shared_ptr<Node> at = open.back();
     open.pop_back();
@@ -127,12 +131,16 @@ SplitBackward::SplitBackward(const nn::Carry& outputs, const nn::Carry& gradient
       if (edge.function) open.push_back(edge.function);
     }
   }
-  nn::Carry first = inputs;  // the tensors that the first part computes gradients of
-  std::unordered_set<Node*> taken;
+  // Weights of outputs that no input reaches hang on no node of the trunk.
+  for (const std::shared_ptr<Node>& top : tops) {
+    if (trunk.contains(top.get())) continue;
+    if (dynamic_cast<AccumulateGrad*>(top.get()) != nullptr) take(top);
+    for (const auto& weight : weights_on(top.get(), trunk)) take(weight);
+  }
   for (const std::shared_ptr<Start>& start : starts_) {
     std::erase_if(start->weights, [&](const std::shared_ptr<Node>& weight) {
-      if (hangs_on[weight.get()] == 1) return false;
-      if (taken.insert(weight.get()).second) first.push_back(static_cast<AccumulateGrad&>(*weight).variable);
+      if (hangs_on[weight.get()] == 1 && !taken.contains(weight.get())) return false;
+      take(weight);
       return true;
     });
   }
@@ -163,6 +171,9 @@ void SplitBackward::weights() {
     start->gradients.clear();
     if (roots.empty()) continue;  // no gradient came to this node
     for (const std::shared_ptr<Node>& weight : start->weights) ends.emplace_back(weight, 0);
+    // The hooks of this node have seen these gradients in the first part. They must not change them a second time.
+    start->node->tensor_pre_hooks().clear();
+    start->node->pre_hooks().clear();
     torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
                                                           /*create_graph=*/false, /*accumulate_grad=*/true, ends);
   }

@@ -47,7 +47,13 @@ Stages::Stages(torch::nn::Module& model, std::vector<nn::Unit> units, std::vecto
                std::vector<int> placement, int here)
     : units_(std::move(units)), first_units_(std::move(first_units)), placement_(std::move(placement)), here_(here) {
   const auto modules = model.named_modules(/*name_prefix=*/"", /*include_self=*/false);
+  std::set<std::string> names;
   for (const nn::Unit& unit : units_) {
+    const bool is_free = names.insert(unit.name()).second && !unit.has(nn::Layer::kStage);
+    if (!is_free) {
+      throw refused_by_pipeline("a unit has a place in a pipeline already", "unit " + unit.name(),
+                                "each unit once, in one pipeline", "keep the first pipeline, or make a new model");
+    }
     const auto* const found = modules.find(unit.name());
     if (found != nullptr && found->get() == &unit.module()) continue;
     throw refused_by_pipeline("a unit is not at its place in the model", "unit " + unit.name(),
@@ -81,9 +87,21 @@ std::size_t Stages::unit_of(const std::string& name) const {
   return units_.size();
 }
 
-int Stages::coordinate_of(std::size_t unit) const {
+int Stages::stage_of(std::size_t unit) const {
   const auto next = std::upper_bound(first_units_.begin(), first_units_.end(), unit);
-  return placement_[static_cast<std::size_t>(next - first_units_.begin()) - 1];
+  return static_cast<int>(next - first_units_.begin()) - 1;
+}
+
+int Stages::coordinate_of(std::size_t unit) const { return placement_[static_cast<std::size_t>(stage_of(unit))]; }
+
+bool Stages::trains_in(int stage) const {
+  const auto [first, end] = units_of(stage);
+  for (std::size_t i = first; i < end; ++i) {
+    for (const at::Tensor& parameter : units_[i].parameters()) {
+      if (parameter.requires_grad()) return true;
+    }
+  }
+  return false;
 }
 
 // Enters a name of the tensor whose `coordinates` are given: null for its first name.
@@ -156,14 +174,14 @@ bool Stages::gives(std::string_view name) const {
   return held != nullptr ? held->giver == here_ : here_ == 0;
 }
 
-std::map<std::vector<int>, std::vector<std::string>> Stages::tied() const {
-  std::map<std::vector<int>, std::vector<std::string>> result;
+std::map<std::vector<int>, std::vector<layout::TensorSpec>> Stages::tied() const {
+  std::map<std::vector<int>, std::vector<layout::TensorSpec>> result;
   for (const layout::TensorSpec& spec : parameters_) {
-    if (!spec.trainable || spec.copies.empty()) continue;
+    if (spec.copies.empty()) continue;
     std::vector<int> coordinates{spec.stage};
     coordinates.insert(coordinates.end(), spec.copies.begin(), spec.copies.end());
     std::sort(coordinates.begin(), coordinates.end());
-    result[coordinates].push_back(spec.name);
+    result[coordinates].push_back(spec);
   }
   return result;
 }

@@ -27,7 +27,7 @@ class Stages {
  public:
   // `first_units`: the first unit of each stage. `placement`: the coordinate of the ranks that hold each stage. `here`:
   // this rank's coordinate. Throws InvalidArgument if a parameter or buffer belongs to no unit, or if a unit is not the
-  // module of its name.
+  // module of its name, or comes twice.
   Stages(torch::nn::Module& model, std::vector<nn::Unit> units, std::vector<std::size_t> first_units,
          std::vector<int> placement, int here);
 
@@ -43,12 +43,16 @@ class Stages {
   // under this name too.
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
   const std::vector<layout::TensorSpec>& parameters() const { return parameters_; }
+  // Whether a unit of the stage has a trainable parameter.
+  bool trains_in(int stage) const;
+  // The stage to which a unit belongs.
+  int stage_of(std::size_t unit) const;
   // Whether the ranks with this coordinate hold a trainable parameter.
   bool trains(int coordinate) const;
   bool is_elsewhere(std::string_view name) const;
   bool gives(std::string_view name) const;
-  // The names of parameters that stages on several ranks use, by the coordinates of these ranks.
-  std::map<std::vector<int>, std::vector<std::string>> tied() const;
+  // The parameters that stages on several ranks use, by the sorted coordinates of these ranks.
+  std::map<std::vector<int>, std::vector<layout::TensorSpec>> tied() const;
 
   // Frees the memory of the tensors that this rank does not hold.
   void free_others(torch::nn::Module& model) const;

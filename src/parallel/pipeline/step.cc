@@ -56,8 +56,9 @@ double StepRun::now_s() const {
 
 void StepRun::run(const std::function<void()>& before_last_backward) {
   const std::vector<Action>& list = schedule_.actions[static_cast<std::size_t>(rank_)];
-  const auto last =
-      std::find_if(list.rbegin(), list.rend(), [](const Action& action) { return is_backward(action.kind); });
+  const auto last = std::find_if(list.rbegin(), list.rend(), [this](const Action& action) {
+    return is_backward(action.kind) && stages_.trains_in(action.stage);
+  });
   for (const Action& action : list) {
     if (last != list.rend() && &action == &*last) before_last_backward();
     act(action);
@@ -88,7 +89,12 @@ void StepRun::compute(const Action& action) {
     }
   };
   if (!what_.around) return body();
-  what_.around(action.kind, action.micro_batch, body);
+  int runs = 0;
+  what_.around(action.kind, action.micro_batch, [&] {
+    ++runs;
+    body();
+  });
+  REIGEN_CHECK(runs == 1, "[pipeline] PipelineStep::around called run() {} times\n  expected: once", runs);
 }
 
 void StepRun::act(const Action& action) {
@@ -113,6 +119,7 @@ void StepRun::act(const Action& action) {
     default: REIGEN_ASSERT(false, "{} has no place in a pipeline", to_text(action));
   }
   const double to = now_s();
+  if (is_receive(action.kind)) report_.waiting += to - from;  // for earlier messages of the same rank
   if (is_compute(action.kind)) {
     (action.kind == ActionKind::kForward ? report_.forward : report_.backward) += to - from - waited_;
     report_.waiting += waited_;

@@ -26,6 +26,7 @@ struct LastStage {
   std::size_t end = 0;
   std::optional<nn::Carry> input = {};  // what the stage before has sent; nothing if it is also the first stage
   std::size_t ran = 0;                  // how many of its units have run
+  nn::Carry passed = {};                // what the unit before returned
 };
 
 class StepRun {

@@ -1,6 +1,7 @@
 #include "parallel/tensor_parallel/divided.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -249,8 +250,7 @@ void refuse_dropout(const c10::OperatorHandle& operation, const Arguments& argum
 
 // scaled_dot_product_attention for a part of each sequence.
 at::Tensor attention_over_ranks(const nn::SequencePart& part, const Stack& arguments) {
-  const at::Tensor query = tensor_at(arguments, 0);
-  at::Tensor key = tensor_at(arguments, 1), value = tensor_at(arguments, 2);
+  at::Tensor query = tensor_at(arguments, 0), key = tensor_at(arguments, 1), value = tensor_at(arguments, 2);
   const bool has_mask = tensor_at(arguments, 3).defined();
   const double dropout = arguments[4].toDouble();
   if (has_mask || dropout != 0 || query.dim() != 4) {
@@ -263,6 +263,10 @@ at::Tensor attention_over_ranks(const nn::SequencePart& part, const Stack& argum
   if (key.size(1) != query.size(1) && query.size(1) % key.size(1) == 0) {  // enable_gqa
     key = key.repeat_interleave(query.size(1) / key.size(1), 1);
     value = value.repeat_interleave(query.size(1) / value.size(1), 1);
+  }
+  // This function comes before autocast, which would do the same.
+  if (const c10::DeviceType device = query.device().type(); at::autocast::is_autocast_enabled(device)) {
+    for (at::Tensor* tensor : {&query, &key, &value}) *tensor = tensor->to(at::autocast::get_autocast_dtype(device));
   }
   const double scale =
       arguments[6].isNone() ? 1 / std::sqrt(static_cast<double>(query.size(3))) : arguments[6].toDouble();

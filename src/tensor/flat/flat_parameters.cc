@@ -193,7 +193,7 @@ ParameterRange make_range(const layout::Range& range, const std::vector<NamedPar
   for (std::size_t i = 0; i < range.tensors.size(); ++i) {
     const NamedParameter& entry = parameters[range.tensors[i]];
     segments.push_back({.name = entry.name,
-                        .aliases = entry.aliases,
+                        .aliases = packing.layout.model().tensors[range.tensors[i]].aliases,
                         .box = box_in(packing, range.tensors[i]),
                         .shape = entry.parameter.sizes().vec(),
                         .offset = range.offsets[i],

@@ -133,6 +133,12 @@ parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
   const config::MeshConfig& mesh = run.config.mesh;
   parallel::PipelineOptions options{.virtual_stages = static_cast<int>(mesh.virtual_stages), .units = run.task.units()};
   if (is_file(mesh.schedule)) {
+    if (mesh.virtual_stages > 1) {
+      throw InvalidArgument(
+          Report{.what = "mesh.virtual_stages and a file in mesh.schedule do not go together",
+                 .got = fmt::format("mesh.virtual_stages {}, mesh.schedule {}", mesh.virtual_stages, mesh.schedule),
+                 .fix = "leave mesh.virtual_stages out: the file places the stages"});
+    }
     options.own = schedule_of_file(run);
   } else {
     options.schedule = schedule::name_of(mesh.schedule);
@@ -144,6 +150,12 @@ parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
   }
   if (mesh.cut == "count") options.costs.assign(options.units.size(), 1);
   if (mesh.cut == "time") {
+    const std::vector<at::Tensor> parameters = run.task.module().parameters();
+    if (std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory)) {
+      throw InvalidArgument(Report{.what = "mesh.cut time needs a model with memory",
+                                   .got = "a module that was made under nn::WithoutMemory",
+                                   .fix = "choose mesh.cut size, or make the module without that"});
+    }
     std::vector<std::int64_t> first(static_cast<std::size_t>(samples));
     std::iota(first.begin(), first.end(), 0);
     const data::DatasetPtr training = run.task.training_data();

@@ -14,8 +14,10 @@ namespace reigen::train {
 
 void seed_step(const Run& run, std::int64_t done) {
   if (run.config.run.ranks == "threads") return;
+  // Ranks with other samples, other tokens or other layers draw other numbers.
+  const int other = run.mesh ? run.mesh->coordinate("cp") + run.mesh->size("cp") * run.mesh->coordinate("pp") : 0;
   const auto word = base::philox(static_cast<std::uint64_t>(run.config.train.seed), static_cast<std::uint64_t>(done),
-                                 static_cast<std::uint64_t>(run.data.rank()));
+                                 static_cast<std::uint64_t>(run.data.rank() + run.data.size() * other));
   at::manual_seed((static_cast<std::uint64_t>(word[0]) << 32) | word[1]);
 }
 

@@ -32,9 +32,17 @@ bool any_matches(const std::vector<std::string>& patterns, const tensor::Segment
                      [&](const std::string& pattern) { return optim::matches(pattern, segment); });
 }
 
+// `whole`: the parameters of the whole model, if this rank has only some of them.
 void require_matches(const char* key, const std::vector<std::string>& patterns,
-                     const std::vector<ParameterRange>& ranges) {
-  const auto unmatched = optim::unmatched_patterns({{.patterns = patterns}}, ranges);
+                     const std::vector<ParameterRange>& ranges, const std::vector<layout::TensorSpec>& whole) {
+  auto unmatched = optim::unmatched_patterns({{.patterns = patterns}}, ranges);
+  std::erase_if(unmatched, [&](const std::string& pattern) {
+    return std::any_of(whole.begin(), whole.end(), [&](const layout::TensorSpec& spec) {
+      tensor::Segment elsewhere{.name = spec.name, .aliases = spec.aliases};
+      elsewhere.shape = spec.shape;
+      return optim::matches(pattern, elsewhere);
+    });
+  });
   if (unmatched.empty()) return;
   std::vector<std::string> names;
   for (const ParameterRange& range : ranges) {
@@ -50,7 +58,8 @@ void require_matches(const char* key, const std::vector<std::string>& patterns,
 
 // no_decay, no_adapt and lr_factors are independent of each other. Parameters with the same treatment by all three
 // form a group.
-Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& ranges) {
+Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& ranges,
+                 const std::vector<layout::TensorSpec>& whole) {
   const auto no_decay = config::items_of("optim.no_decay", config.no_decay);
   const auto listed = config::items_of("optim.no_adapt", config.no_adapt);
   const bool all_adapt = config.no_adapt == "none";
@@ -58,9 +67,9 @@ Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& r
   const auto factors = config::lr_factors_of(config);
   std::vector<std::string> factor_patterns;
   for (const auto& [pattern, factor] : factors) factor_patterns.push_back(pattern);
-  require_matches("optim.no_decay", no_decay, ranges);
-  require_matches("optim.no_adapt", no_adapt, ranges);
-  require_matches("optim.lr_factors", factor_patterns, ranges);
+  require_matches("optim.no_decay", no_decay, ranges, whole);
+  require_matches("optim.no_adapt", no_adapt, ranges, whole);
+  require_matches("optim.lr_factors", factor_patterns, ranges, whole);
 
   std::map<std::tuple<double, bool, bool>, std::vector<std::string>> members;
   for (const ParameterRange& range : ranges) {
@@ -138,12 +147,13 @@ std::vector<layout::StateSpec> states_of(const OptimConfig& config) {
   return states;
 }
 
-Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length)
+Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length,
+                           const std::vector<layout::TensorSpec>& whole)
     : parameters_(parameters), clip_norm_(config.train.clip_norm), clip_value_(config.train.clip_value) {
   config::require_optimization(config);
   schedule_ = schedule_of(config.optim, length.total_steps);
   optim::check(schedule_);
-  optimizer_ = make_optimizer(config.optim, parameters, groups_of(config.optim, parameters));
+  optimizer_ = make_optimizer(config.optim, parameters, groups_of(config.optim, parameters, whole));
   base_lr_ = base_lr(config.optim, optimizer_->lr(), length.global_batch);
   if (config.train.precision == "fp16") {
     optim::GradScalerOptions scaling;

@@ -124,7 +124,7 @@ void TrainedModel::make(const Start& start) {
 
 void TrainedModel::set_values(const Start& start) {
   if (start.from != nullptr)
-    tensor::read_into(*start.from, "model", those_with_memory(module()));
+    tensor::read_into(*start.from, "model", those_with_memory(module()), pipeline_.elsewhere());
   else
     run_.task.initialize(static_cast<std::uint64_t>(run_.config.train.seed));
 }
@@ -132,7 +132,9 @@ void TrainedModel::set_values(const Start& start) {
 void TrainedModel::wrap(const Start& start, bool without_memory) {
   const Config& config = run_.config;
   const std::int64_t samples = (start.global_batch + run_.data.size() - 1) / run_.data.size();
-  if (run_.device.is_cuda()) module().to(run_.device);
+  // With stages only those of this rank go to the GPU, except that mesh.cut time measures all there.
+  const bool measures = config.mesh.pp > 1 && config.mesh.cut == "time";
+  if (run_.device.is_cuda() && (config.mesh.pp == 1 || measures)) module().to(run_.device);
   parallel::DataParallelOptions how =
       data_parallel_options(config.parallel, run_.data, run_.device, run_.mesh.has_value());
   how.units = run_.task.units();
@@ -144,6 +146,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   if (config.mesh.pp > 1) {
     const std::int64_t micro = config.train.micro_batch;
     pipeline_ = how.pipeline = divide_stages(run_, micro > 0 ? std::min(micro, samples) : samples);
+    if (run_.device.is_cuda()) module().to(run_.device);
     if (micro == 0 || micro >= samples) {
       run_.say(
           fmt::format("note: each rank has 1 micro-batch, so the {} ranks of mesh.pp work one after the other; set "
@@ -178,7 +181,8 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   parallel_.emplace(run_.task.module(), run_.world, how);
   optimization_.emplace(
       config, parallel_->parameters(),
-      RunLength{.total_steps = run_.total, .global_batch = start.global_batch, .world_size = run_.data.size()});
+      RunLength{.total_steps = run_.total, .global_batch = start.global_batch, .world_size = run_.data.size()},
+      pipeline_ ? pipeline_.parameters() : std::vector<layout::TensorSpec>());
 }
 
 void TrainedModel::load_state(const Start& start) {
