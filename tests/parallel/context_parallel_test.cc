@@ -124,6 +124,34 @@ TEST_P(Sequences, HalfPrecisionIsAsGoodAsOfWholeSequences) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Sequences, ::testing::Values(1, 2, 3, 4));
 
+// The graph of an attention goes when its result goes.
+TEST(SequenceMemory, AnAttentionKeepsNothing) {
+  testing::run_ranks({.ranks = 2}, [](Rank& rank) {
+    const at::Tensor q = numbers({1, 2, 4, 6}, 1).requires_grad_(true);
+    c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl> left(at::Tensor().getIntrusivePtr());
+    {
+      const at::Tensor y = ring_attention(q, q, q, rank.world(), true, 1);
+      left = c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>(y.getIntrusivePtr());
+      y.sum().backward();
+    }
+    EXPECT_TRUE(left.expired());
+  });
+}
+
+// A wrapper without context parallelism computes with whole sequences.
+TEST(SequenceMemory, AnotherModelOnTheThreadIsWhole) {
+  testing::run_ranks({.ranks = 2}, [](Rank& rank) {
+    const ContextParallel context(Mesh(rank.world(), {{"cp", 2}}));
+    context.use_on_this_thread();
+    EXPECT_NE(nn::sequence_part(), nullptr);
+    ContextParallel().use_on_this_thread();
+    EXPECT_EQ(nn::sequence_part(), nullptr);
+    context.use_on_this_thread();
+    ContextParallel(Mesh(Communicator(), {{"cp", 1}})).use_on_this_thread();
+    EXPECT_EQ(nn::sequence_part(), nullptr);
+  });
+}
+
 TEST(SequenceRefusals, LengthsThatCannotBeDivided) {
   testing::run_ranks({.ranks = 2}, [](Rank& rank) {
     const ContextParallel context(Mesh(rank.world(), {{"cp", 2}}));
@@ -170,6 +198,12 @@ TEST(SequenceRefusals, AttentionThatIsNotPossible) {
     const at::Tensor y = at::scaled_dot_product_attention(q, q, q, {}, 0, true);
     EXPECT_THAT(refusal([&] { torch::autograd::grad({y.sum()}, {q}, {}, true, /*create_graph=*/true); }),
                 HasSubstr("second derivatives"));
+    EXPECT_THAT(refusal([&] {
+                  at::Tensor changed = at::scaled_dot_product_attention(q, q, q, {}, 0, true);
+                  changed.mul_(2);
+                  changed.sum().backward();
+                }),
+                HasSubstr("changed in place"));
     ContextParallel::stop_on_this_thread();
     EXPECT_EQ(nn::sequence_part(), nullptr);
   });

@@ -38,7 +38,9 @@ void require_matches(const char* key, const std::vector<std::string>& patterns,
   auto unmatched = optim::unmatched_patterns({{.patterns = patterns}}, ranges);
   std::erase_if(unmatched, [&](const std::string& pattern) {
     return std::any_of(whole.begin(), whole.end(), [&](const layout::TensorSpec& spec) {
-      tensor::Segment elsewhere{.name = spec.name, .aliases = spec.aliases};
+      tensor::Segment elsewhere{};
+      elsewhere.name = spec.name;
+      elsewhere.aliases = spec.aliases;
       elsewhere.shape = spec.shape;
       return optim::matches(pattern, elsewhere);
     });
