@@ -21,7 +21,7 @@ std::shared_ptr<const SequencePart> sequence_part() { return part_of_this_thread
 
 at::Tensor rows_of_positions(const at::Tensor& table, std::int64_t count, std::int64_t first) {
   const std::shared_ptr<const SequencePart> part = sequence_part();
-  const std::int64_t end = count == 0 ? 0 : first + (part ? part->last_position(count) + 1 : count);
+  const std::int64_t end = count == 0 ? 0 : first + (part ? part->length(count) : count);
   REIGEN_CHECK(first >= 0 && end <= table.size(0), "a sequence with {} positions: the table of positions has {} rows",
                end, table.size(0));
   if (!part) return table.narrow(0, first, count);

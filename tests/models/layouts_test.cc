@@ -322,7 +322,8 @@ std::vector<tensor::NamedTensor> from_bytes(const std::string& bytes, at::Scalar
   };
   std::string name;
   while (in >> name) {
-    tensor::NamedTensor item{.name = name};
+    tensor::NamedTensor item{};
+    item.name = name;
     layout::Part part;
     item.shape = read();
     part.offset = read();

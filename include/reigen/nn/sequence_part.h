@@ -16,10 +16,10 @@ namespace reigen::nn {
 class SequencePart {
  public:
   virtual ~SequencePart() = default;
-  // The positions in the whole sequence of the `count` tokens that this rank has, int64. last_position() returns the
-  // largest of them, without a wait for the device.
+  // The positions in the whole sequence of the `count` tokens that this rank has, int64.
   virtual at::Tensor positions(std::int64_t count, const at::Device& device) const = 0;
-  virtual std::int64_t last_position(std::int64_t count) const = 0;
+  // The number of tokens of the whole sequence. The same on all ranks, so all refuse a sequence that is too long.
+  virtual std::int64_t length(std::int64_t count) const = 0;
   // Attention of this rank's queries to the keys and values of all ranks. The tensors have the shape [B, heads, T,
   // width]. Each query sees all keys, or with `is_causal` those at its own position and at earlier ones.
   virtual at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool is_causal,

@@ -99,7 +99,7 @@ at::Tensor turned(const char* what, const at::Tensor& x, const RotaryTable& tabl
                what, x.size(3) / 2, first + x.size(1), x.size(3));
   const std::shared_ptr<const SequencePart> part = sequence_part();
   if (part && x.size(1) > 0) {
-    const std::int64_t end = first + part->last_position(x.size(1)) + 1;
+    const std::int64_t end = first + part->length(x.size(1));
     REIGEN_CHECK(first >= 0 && end <= table.cosines.size(0),
                  "[{}] the table has too few positions\n  got: {}   expected: {}\n  fix: rotary_table({}, {})", what,
                  table.cosines.size(0), end, end, x.size(3));

@@ -29,10 +29,7 @@ struct ContextParallel::State : nn::SequencePart {
     return at::cat({from(rank), from(2 * all - 1 - rank)});
   }
 
-  // The second chunk of rank 0 is the last one.
-  std::int64_t last_position(std::int64_t count) const override {
-    return (2 * ranks.size() - ranks.rank()) * (count / 2) - 1;
-  }
+  std::int64_t length(std::int64_t count) const override { return ranks.size() * count; }
 
   at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool is_causal,
                        double scale) const override {
