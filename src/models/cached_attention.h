@@ -3,7 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "reigen/models/key_value_cache.h"
+#include "reigen/nn/unit.h"
 
 namespace reigen::models {
 
@@ -24,6 +28,13 @@ class UseCache {
  private:
   CacheInUse& place_;
 };
+
+// The forward of a decoder that consists of these units, for tokens [B,T]. With a cache the tokens follow those that
+// the cache has seen; `in_use` is the place that the decoder's layers read. Both throw InvalidArgument for another
+// shape, and for more than `context` positions.
+at::Tensor decode(const std::vector<nn::Unit>& units, const at::Tensor& tokens, std::int64_t context);
+at::Tensor decode(const std::vector<nn::Unit>& units, const at::Tensor& tokens, std::int64_t context,
+                  CacheInUse& in_use, KeyValueCache& cache);
 
 // The attention of the last T of `keys.size(2)` positions. All have the shape [B,H,positions,W]; the queries are those
 // of the last T positions. A position attends to itself and to all earlier positions.

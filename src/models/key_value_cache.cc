@@ -65,4 +65,24 @@ at::Tensor cached_attention(const at::Tensor& queries, const at::Tensor& keys, c
   return at::scaled_dot_product_attention(queries, keys, values, seen);
 }
 
+at::Tensor decode(const std::vector<nn::Unit>& units, const at::Tensor& tokens, std::int64_t context) {
+  REIGEN_CHECK(tokens.dim() == 2 && tokens.size(1) <= context,
+               "tokens of shape [{}]: the decoder takes [batch, at most {}]", fmt::join(tokens.sizes(), ", "), context);
+  return nn::fold(units, nn::Carry{tokens}).front();
+}
+
+at::Tensor decode(const std::vector<nn::Unit>& units, const at::Tensor& tokens, std::int64_t context,
+                  CacheInUse& in_use, KeyValueCache& cache) {
+  REIGEN_CHECK(tokens.dim() == 2 && tokens.size(1) <= context - cache.positions(),
+               "tokens of shape [{}] after {} positions: the decoder takes [batch, at most {} positions together]",
+               fmt::join(tokens.sizes(), ", "), cache.positions(), context);
+  at::Tensor scores;
+  {
+    const UseCache use(in_use, cache);
+    scores = nn::fold(units, nn::Carry{tokens}).front();
+  }
+  cache.advance(tokens.size(1));
+  return scores;
+}
+
 }  // namespace reigen::models

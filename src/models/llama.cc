@@ -1,7 +1,6 @@
 #include "reigen/models/llama.h"
 
 #include <ATen/ATen.h>
-#include <fmt/ranges.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
@@ -211,24 +210,10 @@ void Llama::initialize(std::uint64_t seed) {
   }
 }
 
-at::Tensor Llama::forward(const at::Tensor& tokens) {
-  REIGEN_CHECK(tokens.dim() == 2 && tokens.size(1) <= options_.context,
-               "tokens of shape [{}]: the decoder takes [batch, at most {}]", fmt::join(tokens.sizes(), ", "),
-               options_.context);
-  return nn::fold(units_, nn::Carry{tokens}).front();
-}
+at::Tensor Llama::forward(const at::Tensor& tokens) { return decode(units_, tokens, options_.context); }
 
 at::Tensor Llama::forward(const at::Tensor& tokens, KeyValueCache& cache) {
-  REIGEN_CHECK(tokens.dim() == 2 && tokens.size(1) <= options_.context - cache.positions(),
-               "tokens of shape [{}] after {} positions: the decoder takes [batch, at most {} positions together]",
-               fmt::join(tokens.sizes(), ", "), cache.positions(), options_.context);
-  at::Tensor scores;
-  {
-    const UseCache use(*in_use_, cache);
-    scores = nn::fold(units_, nn::Carry{tokens}).front();
-  }
-  cache.advance(tokens.size(1));
-  return scores;
+  return decode(units_, tokens, options_.context, *in_use_, cache);
 }
 
 }  // namespace reigen::models

@@ -125,19 +125,18 @@ void StepRun::act(const Action& action) {
     report_.waiting += waited_;
     report_.spans.push_back({action, from + waited_, to});
   }
-  const auto stage = static_cast<std::size_t>(action.stage);
-  if (action.kind != ActionKind::kForward && action.kind != ActionKind::kBackward &&
-      action.kind != ActionKind::kBackwardWeight)
-    return;
-  // In flight after F, and until the end of B or W.
-  int by_rank = 0, by_stage = 0;
-  for (const auto& [of, activation] : in_flight_) {
-    ++by_rank;
-    by_stage += of.first == action.stage ? 1 : 0;
-  }
+  if (action.kind == ActionKind::kForward) note_in_flight(action.stage);
+}
+
+// Only F makes the number of activations grow.
+void StepRun::note_in_flight(int stage) {
+  const auto by_rank = static_cast<int>(in_flight_.size());
+  const auto by_stage = static_cast<int>(
+      std::count_if(in_flight_.begin(), in_flight_.end(), [&](const auto& one) { return one.first.first == stage; }));
   auto& most_of_rank = report_.in_flight.by_rank[static_cast<std::size_t>(rank_)];
+  auto& most_of_stage = report_.in_flight.by_stage[static_cast<std::size_t>(stage)];
   most_of_rank = std::max(most_of_rank, by_rank);
-  report_.in_flight.by_stage[stage] = std::max(report_.in_flight.by_stage[stage], by_stage);
+  most_of_stage = std::max(most_of_stage, by_stage);
 }
 
 nn::Carry StepRun::wait_for(const Action& receive) {

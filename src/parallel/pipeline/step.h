@@ -61,6 +61,7 @@ class StepRun {
 
   void act(const schedule::Action& action);
   void compute(const schedule::Action& action);
+  void note_in_flight(int stage);
   void forward(int stage, int micro_batch);
   void backward(const schedule::Action& action);
   void backward_weights(const schedule::Action& action);

@@ -35,6 +35,14 @@ std::string possible_degrees(std::int64_t ranks, std::int64_t others) {
   return fmt::format("{}", fmt::join(possible, ", "));
 }
 
+void require_memory(const Run& run, const char* option, const char* fix) {
+  const std::vector<at::Tensor> parameters = run.task.module().parameters();
+  if (std::none_of(parameters.begin(), parameters.end(), nn::has_no_memory)) return;
+  throw InvalidArgument(Report{.what = fmt::format("{} needs a model with memory", option),
+                               .got = "a module that was made under nn::WithoutMemory",
+                               .fix = fix});
+}
+
 bool is_file(const std::string& schedule) { return schedule.find_first_of("./") != std::string::npos; }
 
 // Rank 0 reads the file for all ranks.
@@ -109,12 +117,7 @@ parallel::TensorParallel divide_layers(Run& run) {
                .expected = "the recipe gpt or llama, or a task with tensor_plan()",
                .fix = "leave mesh.tp out, or give the task a plan (reigen/parallel/tensor_parallel.h)"});
   }
-  const std::vector<at::Tensor> parameters = run.task.module().parameters();
-  if (std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory)) {
-    throw InvalidArgument(Report{.what = "mesh.tp needs a model with memory",
-                                 .got = "a module that was made under nn::WithoutMemory",
-                                 .fix = "make it without that where config.mesh.tp is above 1"});
-  }
+  require_memory(run, "mesh.tp", "make it without that where config.mesh.tp is above 1");
   return parallel::parallelize(run.task.module(), *run.mesh, plan, {.sequence = run.config.mesh.sequence});
 }
 
@@ -150,12 +153,7 @@ parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
   }
   if (mesh.cut == "count") options.costs.assign(options.units.size(), 1);
   if (mesh.cut == "time") {
-    const std::vector<at::Tensor> parameters = run.task.module().parameters();
-    if (std::any_of(parameters.begin(), parameters.end(), nn::has_no_memory)) {
-      throw InvalidArgument(Report{.what = "mesh.cut time needs a model with memory",
-                                   .got = "a module that was made under nn::WithoutMemory",
-                                   .fix = "choose mesh.cut size, or make the module without that"});
-    }
+    require_memory(run, "mesh.cut time", "choose mesh.cut size, or make the module without that");
     std::vector<std::int64_t> first(static_cast<std::size_t>(samples));
     std::iota(first.begin(), first.end(), 0);
     const data::DatasetPtr training = run.task.training_data();

@@ -21,28 +21,36 @@ void seed_step(const Run& run, std::int64_t done) {
   at::manual_seed((static_cast<std::uint64_t>(word[0]) << 32) | word[1]);
 }
 
+namespace {
+
+data::Samples samples_of(const Run& run, const data::MicroBatch& part) {
+  return samples_on(run.device, {part.input, part.target, part.inputs, part.targets});
+}
+
+// The tensor on which backward is called.
+at::Tensor weighted(const TrainedModel& model, const at::Tensor& mean, const data::MicroBatch& part) {
+  return model.optimization().scaled(part.weight == 1 ? mean : mean * part.weight);
+}
+
+}  // namespace
+
 at::Tensor loss_of(Run& run, const data::MicroBatch& part) {
   const auto autocast = compute_type(run.config.train.precision, run.device);
   std::optional<nn::StandIn> stand_in;
   if (part.count == 0) stand_in.emplace();
-  return run.task.loss_of(samples_on(run.device, {part.input, part.target, part.inputs, part.targets}));
+  return run.task.loss_of(samples_of(run, part));
 }
 
 void run_pipeline(Run& run, TrainedModel& model, const std::vector<data::MicroBatch>& parts,
                   const std::function<void(const at::Tensor& mean, std::int64_t terms)>& note) {
   const auto part = [&](int i) -> const data::MicroBatch& { return parts[static_cast<std::size_t>(i)]; };
   const parallel::PipelineStep step{
-      .input =
-          [&](int i) {
-            const data::MicroBatch& p = part(i);
-            return run.task.first_input(samples_on(run.device, {p.input, p.target, p.inputs, p.targets}));
-          },
+      .input = [&](int i) { return run.task.first_input(samples_of(run, part(i))); },
       .loss =
           [&](int i) {
-            const data::MicroBatch& p = part(i);
-            const at::Tensor mean = run.task.loss_of(samples_on(run.device, {p.input, p.target, p.inputs, p.targets}));
-            note(mean, p.terms);
-            return model.optimization().scaled(p.weight == 1 ? mean : mean * p.weight);
+            const at::Tensor mean = run.task.loss_of(samples_of(run, part(i)));
+            note(mean, part(i).terms);
+            return weighted(model, mean, part(i));
           },
       .around =
           [&](schedule::Kind kind, int i, const std::function<void()>& body) {
@@ -58,7 +66,7 @@ void run_pipeline(Run& run, TrainedModel& model, const std::vector<data::MicroBa
 void backward(TrainedModel& model, const at::Tensor& mean, const data::MicroBatch& part) {
   std::optional<nn::StandIn> stand_in;  // backward may compute units again
   if (part.count == 0) stand_in.emplace();
-  model.optimization().scaled(part.weight == 1 ? mean : mean * part.weight).backward();
+  weighted(model, mean, part).backward();
 }
 
 }  // namespace reigen::train
