@@ -173,6 +173,11 @@ struct SafetensorsWriter::Impl {
   }
 };
 
+std::vector<TensorEntry> in_file_order(std::vector<TensorEntry> tensors) {
+  lay_out(tensors);
+  return tensors;
+}
+
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorEntry> tensors,
                                      const Metadata& metadata, Hashed hashed) {
   lay_out(tensors);

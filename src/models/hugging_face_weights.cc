@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -14,6 +15,7 @@
 #include "reigen/checkpoint/weights.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/format/safetensors.h"
+#include "reigen/nn/without_memory.h"
 #include "tensor/stored_type.h"
 
 namespace reigen::models {
@@ -24,6 +26,7 @@ namespace fs = std::filesystem;
 
 // Where a parameter of the model is in the folder.
 struct Place {
+  std::string own;   // the name in the model
   std::string name;  // transformers' name
   at::Tensor tensor;
   bool is_transposed = false;  // GPT-2's linear layers are Conv1D, whose weight is [in, out]
@@ -37,7 +40,7 @@ std::vector<Place> places_of(const Llama& model) {
   std::vector<Place> places;
   for (const auto& item : model.named_parameters()) {
     if (model.options().tied && item.key() == "lm_head.weight") continue;  // the file has the common weight once
-    places.push_back({.name = item.key(), .tensor = item.value().detach()});
+    places.push_back({.own = item.key(), .name = item.key(), .tensor = item.value().detach()});
   }
   return places;
 }
@@ -70,7 +73,8 @@ std::vector<Place> places_of(const Gpt& model) {
     const std::string& name = item.key();
     if (model.options().tied && name == "head.linear.weight") continue;
     const bool is_linear = name.starts_with("blocks.") && item.value().dim() == 2;
-    places.push_back({.name = name_in_gpt2(name), .tensor = item.value().detach(), .is_transposed = is_linear});
+    places.push_back(
+        {.own = name, .name = name_in_gpt2(name), .tensor = item.value().detach(), .is_transposed = is_linear});
   }
   return places;
 }
@@ -103,7 +107,7 @@ void load(const fs::path& folder, const std::vector<Place>& places, bool is_tied
     const std::string name = prefix.empty() ? place.name : bare(place.name);
     const checkpoint::TensorInfo* found = weights.find(name);
     if (found == nullptr) refuse(weights, fmt::format("no tensor {}", place.name), "none", "one for each weight");
-    if (found->shape != place.shape()) {
+    if (!nn::has_no_memory(place.tensor) && found->shape != place.shape()) {
       refuse(weights, fmt::format("the tensor {} has another shape", name),
              fmt::format("[{}]", fmt::join(found->shape, ", ")), fmt::format("[{}]", fmt::join(place.shape(), ", ")));
     }
@@ -117,6 +121,7 @@ void load(const fs::path& folder, const std::vector<Place>& places, bool is_tied
     }
   }
   for (std::size_t i = 0; i < places.size(); ++i) {
+    if (nn::has_no_memory(places[i].tensor)) continue;
     const checkpoint::TensorInfo& found = *weights.find(names[i]);
     const at::Tensor stored = at::empty(places[i].shape(), tensor::scalar_type_of(names[i], found.type));
     weights.read(names[i], {static_cast<std::byte*>(stored.data_ptr()), static_cast<std::size_t>(found.bytes())});
@@ -124,26 +129,59 @@ void load(const fs::path& folder, const std::vector<Place>& places, bool is_tied
   }
 }
 
-void write_weights(const fs::path& folder, const std::vector<Place>& places) {
+// The values as the file has them. Collective for a divided tensor.
+at::Tensor whole_values(const Place& place, const parallel::TensorParallel& divided) {
+  const bool is_part = divided && divided.divides(place.own);
+  const at::Tensor whole = is_part ? divided.gather(place.own, place.tensor) : place.tensor;
+  return (place.is_transposed ? whole.t() : whole).cpu().contiguous();
+}
+
+std::vector<std::int64_t> whole_shape(const Place& place, const parallel::TensorParallel& divided) {
+  std::vector<std::int64_t> shape = place.shape();
+  if (!divided || !divided.divides(place.own)) return shape;
+  shape = divided.whole_shape(place.own);
+  if (place.is_transposed) std::reverse(shape.begin(), shape.end());
+  return shape;
+}
+
+void require_memory(const std::vector<Place>& places) {
+  const auto found =
+      std::find_if(places.begin(), places.end(), [](const Place& place) { return nn::has_no_memory(place.tensor); });
+  if (found == places.end()) return;
+  throw InvalidArgument(Report{.what = "[save_hugging_face] this rank does not have a weight",
+                               .got = found->own,
+                               .expected = "a model whose weights are whole, or divided by parallelize() only",
+                               .fix = "call gather_weights() of data_parallel() before, or load a checkpoint into "
+                                      "a model without stages"});
+}
+
+// What the file holds, in the order of its bytes. All ranks gather in this order.
+std::vector<format::TensorEntry> entries_of(const std::vector<Place>& places, const parallel::TensorParallel& divided) {
   std::vector<format::TensorEntry> entries;
-  std::map<std::string, const Place*> by_name;
   for (const Place& place : places) {
     entries.push_back({.name = place.name,
                        .type = tensor::stored_type(place.name, place.tensor.scalar_type()),
-                       .shape = place.shape()});
-    by_name[place.name] = &place;
+                       .shape = whole_shape(place, divided)});
   }
-  format::SafetensorsWriter writer(folder / "model.safetensors", std::move(entries), {{"format", "pt"}});
+  return format::in_file_order(std::move(entries));
+}
+
+const Place& place_of(const std::vector<Place>& places, const std::string& name) {
+  return *std::find_if(places.begin(), places.end(), [&](const Place& place) { return place.name == name; });
+}
+
+void write_weights(const fs::path& folder, const std::vector<Place>& places, const parallel::TensorParallel& divided) {
+  format::SafetensorsWriter writer(folder / "model.safetensors", entries_of(places, divided), {{"format", "pt"}});
   for (const format::TensorEntry& entry : writer.tensors()) {
-    const Place& place = *by_name.at(entry.name);
-    const at::Tensor values = (place.is_transposed ? place.tensor.t() : place.tensor).cpu().contiguous();
+    const at::Tensor values = whole_values(place_of(places, entry.name), divided);
     writer.write({static_cast<const std::byte*>(values.const_data_ptr()), static_cast<std::size_t>(entry.bytes)});
   }
   writer.commit();
 }
 
 template <class Model>
-void save(const fs::path& folder, const Model& model, const HuggingFaceFiles& files) {
+void write_folder(const fs::path& folder, const Model& model, const std::vector<Place>& places,
+                  const HuggingFaceFiles& files) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
@@ -152,8 +190,7 @@ void save(const fs::path& folder, const Model& model, const HuggingFaceFiles& fi
                          .fix = "choose another folder"},
                   error == std::errc::permission_denied ? ExitCode::kPermission : ExitCode::kIo);
   }
-  const std::vector<Place> places = places_of(model);
-  write_weights(folder, places);
+  write_weights(folder, places, files.divided);
   if (!files.tokenizer.empty()) {
     std::ifstream in(files.tokenizer, std::ios::binary);
     const std::string content{std::istreambuf_iterator<char>(in), {}};
@@ -163,6 +200,38 @@ void save(const fs::path& folder, const Model& model, const HuggingFaceFiles& fi
     format::write_file_atomically(folder / "tokenizer.json", std::string_view(content));
   }
   write_config(folder, model.options(), places.front().tensor.scalar_type(), files);
+}
+
+// Whether this rank has a part of the weights of which the first rank of the mesh has another part.
+bool is_in_first_region(const parallel::TensorParallel& divided) {
+  const mesh::Mesh& mesh = divided.mesh();
+  const std::vector<int> here = mesh.coordinates_of(mesh.world().rank());
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    if (mesh.axes()[i].name != divided.axis() && here[i] != 0) return false;
+  }
+  return true;
+}
+
+template <class Model>
+void save(const fs::path& folder, const Model& model, const HuggingFaceFiles& files) {
+  const std::vector<Place> places = places_of(model);
+  require_memory(places);
+  if (!files.divided) return write_folder(folder, model, places, files);
+  const Communicator& world = files.divided.mesh().world();
+  if (world.rank() == 0) {
+    try {
+      write_folder(folder, model, places, files);
+    } catch (const Error& error) {
+      if (world.size() > 1) world.abort(error.what());
+      throw;
+    }
+  } else if (is_in_first_region(files.divided)) {
+    for (const format::TensorEntry& entry : entries_of(places, files.divided)) {
+      const Place& place = place_of(places, entry.name);
+      if (files.divided.divides(place.own)) whole_values(place, files.divided);
+    }
+  }
+  world.barrier({.tag = "save_hugging_face"});  // after it the folder can be read on every rank
 }
 
 }  // namespace

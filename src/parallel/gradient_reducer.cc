@@ -66,7 +66,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, Communicator world, 
   const std::vector<tensor::NamedParameter> all = tensor::named_parameters(module_);
   require_trainable(all);
   require_device_possible(module_, options_, groups_.all, {gradient_strategy_.get(), weight_strategy_.get()});
-  FirstValues values(module_, world_, groups_.sharers, groups_.replicas, options.initialize);
+  FirstValues values(module_, world_, groups_.sharers, groups_.replicas, options.tensor_parallel, options.initialize);
   values.prepare(all);
   pack(all, values);
   place_weights();

@@ -6,18 +6,26 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "format/temporary_folder.h"
+#include "harness/ranks.h"
 #include "reigen/base/error.h"
 #include "reigen/format/safetensors.h"
+#include "reigen/mesh/mesh.h"
+#include "reigen/models/tensor_plan.h"
+#include "reigen/nn/without_memory.h"
+#include "reigen/parallel/data_parallel.h"
+#include "reigen/parallel/tensor_parallel.h"
 #include "reigen/tensor/tensor_files.h"
 
 namespace reigen::models::hugging_face_test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
+using parallel::Shard;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 const LlamaOptions kLlama = {.vocab = 19,
@@ -72,6 +80,59 @@ TEST(HuggingFace, WhatIsSavedIsLoadedWithTheSameBytes) {
   GptOptions tied_gpt = kGpt;
   tied_gpt.tied = tied_gpt.tanh_gelu = true;
   expect_round_trip<Gpt>(tied_gpt, at::kDouble);
+}
+
+// Four ranks divide a model that was made without memory; two groups of them share it.
+template <class Model, class Options>
+void expect_divided_round_trip(const Options& options, Shard shard) {
+  const tests::TemporaryFolder folder;
+  save_hugging_face(folder.path() / "a", make<Model>(options, at::kFloat), {.bos = 1, .eos = {2}});
+  testing::run_ranks({.ranks = 8}, [&](testing::Rank& rank) {
+    const Mesh mesh(rank.world(), {{"dp_shard", mesh::kRest}, {"tp", 4}});
+    std::optional<nn::WithoutMemory> without(std::in_place);
+    Model model(options);
+    without.reset();
+    const auto divided = parallelize(model, mesh, tensor_plan(model.options()));
+    auto wrapped = data_parallel(model, rank.world(),
+                                 {.shard = shard,
+                                  .initialize = [&] { load_hugging_face(folder.path() / "a", model); },
+                                  .tensor_parallel = divided});
+    wrapped.gather_weights();
+    save_hugging_face(folder.path() / "b", model, {.bos = 1, .eos = {2}, .divided = divided});
+  });
+  for (const char* name : {"model.safetensors", "config.json"}) {
+    EXPECT_TRUE(tests::content_of(folder.path() / "a" / name) == tests::content_of(folder.path() / "b" / name)) << name;
+  }
+}
+
+TEST(HuggingFace, RanksThatDivideAModelLoadAndSaveTheSameBytes) {
+  LlamaOptions llama = kLlama;
+  llama.kv_heads = 4;
+  GptOptions gpt = kGpt;
+  gpt.dim = 16;
+  gpt.heads = 4;
+  GptOptions tied = gpt;
+  tied.tied = true;
+  for (const Shard shard : {Shard::kNone, Shard::kGradients, Shard::kParameters}) {
+    SCOPED_TRACE(to_text(shard));
+    expect_divided_round_trip<Llama>(llama, shard);
+    expect_divided_round_trip<Gpt>(gpt, shard);
+    expect_divided_round_trip<Gpt>(tied, shard);
+  }
+}
+
+TEST(HuggingFace, InitializeIsRefusedForDividedWeightsWithMemory) {
+  testing::run_ranks({.ranks = 2}, [&](testing::Rank& rank) {
+    const Mesh mesh(rank.world(), {{"tp", 2}});
+    Llama model(kLlama);
+    const auto divided = parallelize(model, mesh, tensor_plan(model.options()));
+    try {
+      data_parallel(model, rank.world(), {.initialize = [&] { model.initialize(1); }, .tensor_parallel = divided});
+      ADD_FAILURE() << "accepted";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("has memory already"));
+    }
+  });
 }
 
 TEST(HuggingFace, TensorsHaveTheNamesAndShapesOfTransformers) {

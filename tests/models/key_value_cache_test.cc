@@ -93,12 +93,12 @@ TEST(KeyValueCache, RefusesMoreThanTheContextAndAnotherBatch) {
       [&] {
         model.forward(at::zeros({2, 2}, at::kLong), cache);
       },
-      testing::ThrowsMessage<InvalidArgument>(testing::HasSubstr("after 3 positions")));
+      ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr("after 3 positions")));
   EXPECT_THAT(
       [&] {
         model.forward(at::zeros({1, 1}, at::kLong), cache);
       },
-      testing::ThrowsMessage<InvalidArgument>(testing::HasSubstr("clear()")));
+      ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr("clear()")));
   EXPECT_EQ(cache.positions(), 3);
   model.forward(at::zeros({2, 1}, at::kLong), cache);  // after an error the cache is as before
   EXPECT_EQ(cache.positions(), 4);

@@ -85,6 +85,9 @@ inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;  // bytes, t
 FileHash write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                            const Metadata& metadata = {});
 
+// The order in which the bytes of these tensors come in a file, with their sizes in bytes.
+std::vector<TensorEntry> in_file_order(std::vector<TensorEntry> tensors);
+
 // Writes the same file as write_safetensors() in parts, for tensors that are not in memory all at once.
 //
 //   SafetensorsWriter writer(path, {{.name = "a", .type = TensorType::kF32, .shape = {1000, 1000}}});

@@ -19,6 +19,7 @@
 
 #include "reigen/models/gpt.h"
 #include "reigen/models/llama.h"
+#include "reigen/parallel/tensor_parallel.h"
 
 namespace reigen::models {
 
@@ -36,8 +37,22 @@ struct HuggingFaceConfig {
 HuggingFaceConfig read_hugging_face_config(const std::filesystem::path& folder);
 
 // Reads the folder's weights into the model, one tensor at a time. They are converted to the type of the model's
-// weights. Throws as checkpoint::Weights does. Throws DataError, naming the tensor, if one is missing, unknown, or of
-// another shape; the model may then have some of the weights.
+// weights. A tensor without memory (nn/without_memory.h) is left out. So the function can be
+// DataParallelOptions::initialize of a model that is larger than the memory of a rank:
+//
+//   std::optional<reigen::nn::WithoutMemory> without(std::in_place);
+//   models::Llama model(std::get<models::LlamaOptions>(config.model));
+//   without.reset();
+//   const auto divided = reigen::parallelize(model, mesh, models::tensor_plan(model.options()));
+//   const auto parallel = reigen::data_parallel(
+//       model, world, {.initialize = [&] { models::load_hugging_face("llama-folder", model); },
+//                      .tensor_parallel = divided});
+//   ...
+//   models::save_hugging_face("new-folder", model, {.divided = divided});
+//
+// There a rank needs memory for its part of the model and for two whole tensors. Throws as checkpoint::Weights does.
+// Throws DataError, naming the tensor, if one is missing, unknown, or of another shape; the model may then have some of
+// the weights.
 void load_hugging_face(const std::filesystem::path& folder, Llama& model);
 void load_hugging_face(const std::filesystem::path& folder, Gpt& model);
 
@@ -45,11 +60,17 @@ struct HuggingFaceFiles {
   std::filesystem::path tokenizer = {};  // a tokenizer.json that is copied into the folder; empty: none
   std::optional<std::int64_t> bos = {};
   std::vector<std::int64_t> eos = {};
+  // Which weights of the model are divided among ranks (parallelize()); empty: none.
+  parallel::TensorParallel divided = {};
 };
 
 // Writes config.json and model.safetensors, which transformers loads; the folder is made if it is missing. The weights
 // have the type of the model's weights: the bytes of a tensor that was loaded in its own type are those of the file.
-// The whole model must be in this process. Throws IoError if a file cannot be written.
+// If the weights are divided, the call is collective over all ranks of the mesh, whose first rank writes the folder. It
+// gathers one tensor at a time, so a rank needs memory for its part and for two whole tensors. If the first rank cannot
+// write, its exception ends the group of all ranks.
+// Throws IoError if a file cannot be written. Throws InvalidArgument, naming the tensor, if this rank lacks a weight
+// that is not divided by parallelize(): call data_parallel's gather_weights() before, and do not use it with stages.
 void save_hugging_face(const std::filesystem::path& folder, const Llama& model, const HuggingFaceFiles& files = {});
 void save_hugging_face(const std::filesystem::path& folder, const Gpt& model, const HuggingFaceFiles& files = {});
 

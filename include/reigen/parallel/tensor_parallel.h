@@ -121,8 +121,13 @@ class TensorParallel {
   const std::string& axis() const;
   // The divided parameters, for layout::Choices::splits.
   const std::map<std::string, layout::Split>& splits() const;
+  bool divides(const std::string& parameter) const { return splits().contains(parameter); }
   // The shape of a parameter of the whole model. Throws InvalidArgument for a parameter that is not divided.
   const layout::Shape& whole_shape(const std::string& parameter) const;
+  // This rank's part of the values of a whole parameter that is divided, in memory of its own.
+  at::Tensor part_of(const std::string& parameter, const at::Tensor& whole) const;
+  // Collective over the ranks of the region. The values of the whole parameter, of which each rank gives its part.
+  at::Tensor gather(const std::string& parameter, const at::Tensor& part) const;
   // Forwards of the calling thread use the divided weights from now on, until the thread ends. data_parallel() calls it
   // before each forward.
   void use_on_this_thread() const;
@@ -131,11 +136,13 @@ class TensorParallel {
   std::shared_ptr<State> state_;
 };
 
-// Collective and blocking over the ranks of the axis, which must have models with equal weights; see the example above.
-// Throws InvalidArgument on every rank if the models or the plans of the ranks differ; if the model is divided already;
-// if a pattern fits no module; if a style does not fit the module (a row() for an embedding, for example); if a
-// dimension has fewer blocks than there are ranks along the axis, or does not consist of whole blocks and sections; if
-// the mesh has no such axis.
+// Collective and blocking over the ranks of the axis; see the example above. All ranks get the values of the first
+// rank. If the model was made without memory (nn/without_memory.h), it stays so, and no rank ever needs the whole
+// model: DataParallelOptions::initialize sets the whole values of one parameter at a time, and each rank keeps its
+// part. Throws InvalidArgument on every rank if the models or the plans of the ranks differ; if the model is divided
+// already; if a pattern fits no module; if a style does not fit the module (a row() for an
+// embedding, for example); if a dimension has fewer blocks than there are ranks along the axis, or does not consist of
+// whole blocks and sections; if the mesh has no such axis.
 TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, const Plan& plan,
                            const TensorParallelOptions& options = {});
 

@@ -19,6 +19,7 @@
 #include "reigen/tensor/collectives.h"
 #include "reigen/tensor/flat_parameters.h"
 #include "tensor/hooks/taken_over.h"
+#include "tensor/memory/away_memory.h"
 
 namespace reigen::parallel {
 
@@ -28,6 +29,23 @@ struct TensorParallel::State {
   Region region;
   std::map<std::string, layout::Split> splits = {};
   std::map<std::string, layout::Shape> shapes = {};  // of the whole parameters
+
+  // Where this rank's part begins in each section of the divided dimension, and its size.
+  std::pair<std::int64_t, std::int64_t> chunk(const std::string& parameter) const {
+    const layout::Split& split = splits.at(parameter);
+    const std::int64_t section = shapes.at(parameter)[split.dimension] / split.sections;
+    return layout::chunk_of(section, split.block, region.group.rank(), region.group.size());
+  }
+  at::Tensor part_of(const std::string& parameter, const at::Tensor& whole) const {
+    const layout::Split& split = splits.at(parameter);
+    const auto dimension = static_cast<std::int64_t>(split.dimension);
+    const auto [begin, size] = chunk(parameter);
+    std::vector<at::Tensor> own;
+    for (const at::Tensor& section : whole.chunk(split.sections, dimension)) {
+      own.push_back(section.narrow(dimension, begin, size));
+    }
+    return at::cat(own, dimension).contiguous();
+  }
 };
 
 namespace {
@@ -88,6 +106,16 @@ std::vector<Chosen> choose_modules(const torch::nn::Module& model, const Plan& p
   throw refused("a pattern of the plan fits no module, or an earlier pattern fits all that it fits",
                 plan[static_cast<std::size_t>(unused - fits.begin())].first,
                 fmt::format("one of {}", fmt::join(names, ", ")), "correct the pattern, or leave it out");
+}
+
+// The first parameter with memory and the first one without, as text.
+std::string describe_memory(const torch::nn::Module& model) {
+  std::string with = "no parameter", without = "no parameter";
+  for (const tensor::NamedParameter& entry : tensor::named_parameters(model)) {
+    std::string& first = tensor::is_away(entry.parameter) ? without : with;
+    if (first == "no parameter") first = entry.name;
+  }
+  return fmt::format("{} has memory, {} has none", with, without);
 }
 
 class Placer {
@@ -166,15 +194,15 @@ class Placer {
     require_divisible(name, shape[dimension], split);
     state_.splits[name] = split;
     state_.shapes[name] = shape;
-    const std::int64_t section = shape[dimension] / sections;
-    const auto [begin, size] =
-        layout::chunk_of(section, split.block, state_.region.group.rank(), state_.region.group.size());
+    const auto [begin, size] = state_.chunk(name);
     const at::NoGradGuard no_grad;
-    std::vector<at::Tensor> own;
-    for (std::int64_t k = 0; k < sections; ++k) {
-      own.push_back(parameter.detach().narrow(static_cast<std::int64_t>(dimension), k * section + begin, size));
+    if (tensor::is_away(parameter)) {
+      layout::Shape part = shape;
+      part[dimension] = sections * size;
+      parameter.set_data(tensor::away_tensor(part, parameter.scalar_type()));
+    } else {
+      parameter.set_data(state_.part_of(name, parameter.detach()));
     }
-    parameter.set_data(at::cat(own, static_cast<std::int64_t>(dimension)).contiguous());
     if (is_bias) return;
     remember(parameter, {.name = name,
                          .kind = chosen.style.kind,
@@ -218,6 +246,29 @@ const layout::Shape& TensorParallel::whole_shape(const std::string& parameter) c
   throw InvalidArgument(Report{.what = "[tensor_parallel] this parameter is not divided", .got = parameter});
 }
 
+at::Tensor TensorParallel::part_of(const std::string& parameter, const at::Tensor& whole) const {
+  const layout::Shape& shape = whole_shape(parameter);
+  if (whole.sizes() != at::IntArrayRef(shape)) {
+    throw InvalidArgument(Report{.what = fmt::format("[tensor_parallel] these values are not those of {}", parameter),
+                                 .got = fmt::format("[{}]", fmt::join(whole.sizes(), ", ")),
+                                 .expected = fmt::format("[{}]", fmt::join(shape, ", "))});
+  }
+  return state_->part_of(parameter, whole);
+}
+
+at::Tensor TensorParallel::gather(const std::string& parameter, const at::Tensor& part) const {
+  whole_shape(parameter);
+  const layout::Split& split = state_->splits.at(parameter);
+  const auto dimension = static_cast<std::int64_t>(split.dimension);
+  const at::NoGradGuard no_grad;
+  if (split.sections == 1) return gather_results(part, dimension, state_->region.group);
+  std::vector<at::Tensor> sections;
+  for (const at::Tensor& section : part.chunk(split.sections, dimension)) {
+    sections.push_back(gather_results(section, dimension, state_->region.group));
+  }
+  return at::cat(sections, dimension);
+}
+
 void TensorParallel::use_on_this_thread() const { use_divided_weights_on_this_thread(); }
 
 Style column(const ColumnOptions& options) {
@@ -245,12 +296,18 @@ TensorParallel parallelize(torch::nn::Module& model, const mesh::Mesh& mesh, con
   }
   std::vector<std::string> lines = describe_model(model);
   for (std::string& line : describe(plan, options)) lines.push_back(std::move(line));
+  lines.push_back(describe_memory(model));
   check_equal_on_all_ranks(lines, group, "parallelize");
   const std::vector<Chosen> chosen = choose_modules(model, plan);
   if (group.size() > 1) {
     const at::NoGradGuard no_grad;
-    for (const at::Tensor& parameter : model.parameters()) tensor::broadcast_(parameter.detach(), 0, group);
-    for (const at::Tensor& buffer : model.buffers()) tensor::broadcast_(buffer.detach(), 0, group);
+    const auto begin_as_first = [&](const std::vector<at::Tensor>& tensors) {
+      for (const at::Tensor& one : tensors) {
+        if (!tensor::is_away(one)) tensor::broadcast_(one.detach(), 0, group);
+      }
+    };
+    begin_as_first(model.parameters());
+    begin_as_first(model.buffers());
     Placer placer(model, *state);
     for (const Chosen& one : chosen) placer.place(one);
     use_divided_weights_on_this_thread();

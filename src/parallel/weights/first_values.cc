@@ -13,8 +13,10 @@
 #include "parallel/buffer_sync.h"
 #include "reigen/base/error.h"
 #include "reigen/comm/call_list.h"
+#include "reigen/tensor/collectives.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/calls.h"
+#include "tensor/hooks/intercept.h"
 #include "tensor/memory/away_memory.h"
 
 namespace reigen::parallel {
@@ -41,11 +43,12 @@ void broadcast_weights(const Communicator& world, const std::vector<ParameterRan
 }
 
 FirstValues::FirstValues(torch::nn::Module& module, Communicator world, Communicator sharers, Communicator replicas,
-                         std::function<void()> initialize)
+                         TensorParallel divided, std::function<void()> initialize)
     : module_(module),
       world_(std::move(world)),
       sharers_(std::move(sharers)),
       replicas_(std::move(replicas)),
+      divided_(std::move(divided)),
       initialize_(std::move(initialize)) {}
 
 void FirstValues::prepare(const std::vector<tensor::NamedParameter>& parameters) {
@@ -59,6 +62,16 @@ void FirstValues::prepare(const std::vector<tensor::NamedParameter>& parameters)
                .got = fmt::format("parameter {}", found->name),
                .expected = "DataParallelOptions::initialize",
                .fix = "data_parallel(model, world, {.initialize = [&] { model.initialize(seed); }})"});
+  }
+  for (const tensor::NamedParameter& entry : parameters) {
+    if (!divided_ || !divided_.divides(entry.name)) continue;
+    names_of_divided_[entry.parameter.unsafeGetTensorImpl()] = entry.name;
+    if (tensor::is_away(entry.parameter)) continue;
+    throw InvalidArgument(
+        Report{.what = "[data_parallel] initialize would set a divided parameter, which has memory already",
+               .got = fmt::format("parameter {}", entry.name),
+               .expected = "a model that was made without memory (nn/without_memory.h)",
+               .fix = "set the values before parallelize(), and leave initialize out"});
   }
   const at::NoGradGuard no_grad;
   for (const at::Tensor& buffer : module_.buffers()) give_memory(buffer);
@@ -80,11 +93,72 @@ void FirstValues::begin_as_first_replica(const std::vector<tensor::NamedParamete
   }
 }
 
-void FirstValues::fill(const at::Tensor& parameter) {
-  {
+// Takes the memory of tensors away, and gives it back when it is destroyed.
+class Away {
+ public:
+  explicit Away(const std::vector<tensor::NamedParameter>& parameters) {
+    const tensor::Uncaught whole(tensor::Where::kUse);  // the weights may be divided
+    for (const tensor::NamedParameter& entry : parameters) {
+      if (entry.parameter.numel() == 0) continue;
+      kept_.emplace_back(entry.parameter, entry.parameter.detach());
+      take(kept_.size() - 1);
+    }
+  }
+  ~Away() {
+    for (std::size_t i = 0; i < kept_.size(); ++i) give(i);
+  }
+  Away(const Away&) = delete;  // only one object may give the memory back
+  Away& operator=(const Away&) = delete;
+
+  std::size_t size() const { return kept_.size(); }
+  const at::Tensor& tensor(std::size_t i) const { return kept_[i].first; }
+  void give(std::size_t i) {
+    const tensor::Uncaught whole(tensor::Where::kUse);
+    kept_[i].first.set_data(kept_[i].second);
+  }
+  void take(std::size_t i) {
+    const tensor::Uncaught whole(tensor::Where::kUse);
+    kept_[i].first.set_data(tensor::away_tensor(kept_[i].first.sizes(), kept_[i].first.scalar_type()));
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;  // a tensor, and its memory
+};
+
+// Sets the values of the only parameter that has memory. If it is divided, `initialize` sets those of the whole
+// parameter, in memory of their own. The first of the ranks that divide the model gives all of them its values.
+void FirstValues::set_only(at::Tensor parameter) {
+  const tensor::Uncaught whole(tensor::Where::kUse);
+  const auto found = names_of_divided_.find(parameter.unsafeGetTensorImpl());
+  const bool is_divided = found != names_of_divided_.end();
+  const at::Tensor own = parameter.detach();
+  if (is_divided) parameter.set_data(at::empty(divided_.whole_shape(found->second), own.options()));
+  if (!divided_ || divided_.region().group.rank() == 0) {
     const nn::SkipWrites to_the_others;
     initialize_();
   }
+  if (divided_) tensor::broadcast_(parameter.detach(), 0, divided_.region().group);
+  if (!is_divided) return;
+  own.copy_(divided_.part_of(found->second, parameter.detach()));
+  parameter.set_data(own);
+}
+
+// Sets the values of all parameters, which have memory.
+void FirstValues::set_values(const std::vector<tensor::NamedParameter>& parameters) {
+  if (!divided_) {
+    const nn::SkipWrites to_those_of_other_stages;
+    return initialize_();
+  }
+  Away away(parameters);
+  for (std::size_t i = 0; i < away.size(); ++i) {
+    away.give(i);
+    set_only(away.tensor(i));
+    away.take(i);
+  }
+}
+
+void FirstValues::fill(const at::Tensor& parameter) {
+  set_only(parameter);
   if (replicas_.size() > 1) broadcast_tensor(replicas_, parameter, kTag, 0);
 }
 
@@ -97,7 +171,7 @@ void FirstValues::complete(const std::vector<tensor::NamedParameter>& parameters
   const bool is_common = trained.front().is_common();
   if (!is_common || sharers_.rank() == 0) {
     const at::NoGradGuard no_grad;
-    initialize_();
+    set_values(parameters);
     begin_as_first_replica(parameters);
   }
   if (!is_common && trained.front().is_divided()) broadcast_weights(world_, trained, kTag, 0);

@@ -10,10 +10,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "reigen/comm/communicator.h"
+#include "reigen/parallel/tensor_parallel.h"
 #include "reigen/tensor/flat_parameters.h"
 #include "reigen/tensor/parameter_range.h"
 
@@ -30,12 +32,14 @@ void broadcast_weights(const Communicator& world, const std::vector<ParameterRan
 class FirstValues {
  public:
   // `sharers`: the ranks between which parameters are divided. `replicas`: the ranks that hold the same shares as this
-  // rank. `initialize`: sets the values of a model that was made without memory; it may be empty.
+  // rank. `divided`: says which parameters are divided along the tensor axis (parallelize()). `initialize`: sets the
+  // values of a model that was made without memory; it may be empty.
   FirstValues(torch::nn::Module& module, Communicator world, Communicator sharers, Communicator replicas,
-              std::function<void()> initialize);
+              TensorParallel divided, std::function<void()> initialize);
 
   // If `initialize` is set: gives buffers memory, and sets the values of all tensors that have memory. Throws
-  // InvalidArgument if the model was made without memory and `initialize` is empty.
+  // InvalidArgument if the model was made without memory and `initialize` is empty, and if `initialize` is set but a
+  // divided parameter has memory already: `initialize` would set the values of a whole parameter.
   void prepare(const std::vector<tensor::NamedParameter>& parameters);
   // Call it before these parameters are divided among ranks. The first replica sends its values of the parameters to
   // the other replicas.
@@ -52,11 +56,16 @@ class FirstValues {
                  const std::vector<ParameterRange>& all);
 
  private:
+  void set_values(const std::vector<tensor::NamedParameter>& parameters);
+  void set_only(at::Tensor parameter);
+
   torch::nn::Module& module_;
   Communicator world_;
   Communicator sharers_;
   Communicator replicas_;
+  TensorParallel divided_;
   std::function<void()> initialize_;
+  std::map<const at::TensorImpl*, std::string> names_of_divided_;
   bool had_none_ = false;  // some parameter had no memory
 };
 
