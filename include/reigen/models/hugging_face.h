@@ -38,7 +38,7 @@ HuggingFaceConfig read_hugging_face_config(const std::filesystem::path& folder);
 
 // Reads the folder's weights into the model, one tensor at a time. They are converted to the type of the model's
 // weights. A tensor without memory (nn/without_memory.h) is left out. So the function can be
-// DataParallelOptions::initialize of a model that is larger than the memory of a rank:
+// DataParallelOptions::initialize of a model that was made without memory, and no rank then makes the whole model:
 //
 //   std::optional<reigen::nn::WithoutMemory> without(std::in_place);
 //   models::Llama model(std::get<models::LlamaOptions>(config.model));
@@ -50,7 +50,7 @@ HuggingFaceConfig read_hugging_face_config(const std::filesystem::path& folder);
 //   ...
 //   models::save_hugging_face("new-folder", model, {.divided = divided});
 //
-// There a rank needs memory for its part of the model and for two whole tensors. Throws as checkpoint::Weights does.
+// There only one parameter of the model is whole at a time. Throws as checkpoint::Weights does.
 // Throws DataError, naming the tensor, if one is missing, unknown, or of another shape; the model may then have some of
 // the weights.
 void load_hugging_face(const std::filesystem::path& folder, Llama& model);
@@ -67,8 +67,7 @@ struct HuggingFaceFiles {
 // Writes config.json and model.safetensors, which transformers loads; the folder is made if it is missing. The weights
 // have the type of the model's weights: the bytes of a tensor that was loaded in its own type are those of the file.
 // If the weights are divided, the call is collective over all ranks of the mesh, whose first rank writes the folder. It
-// gathers one tensor at a time, so a rank needs memory for its part and for two whole tensors. If the first rank cannot
-// write, its exception ends the group of all ranks.
+// gathers one tensor at a time. If the first rank cannot write, its exception ends the group of all ranks.
 // Throws IoError if a file cannot be written. Throws InvalidArgument, naming the tensor, if this rank lacks a weight
 // that is not divided by parallelize(): call data_parallel's gather_weights() before, and do not use it with stages.
 void save_hugging_face(const std::filesystem::path& folder, const Llama& model, const HuggingFaceFiles& files = {});
