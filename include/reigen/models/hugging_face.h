@@ -50,9 +50,10 @@ HuggingFaceConfig read_hugging_face_config(const std::filesystem::path& folder);
 //   ...
 //   models::save_hugging_face("new-folder", model, {.divided = divided});
 //
-// There only one parameter of the model is whole at a time. Throws as checkpoint::Weights does.
-// Throws DataError, naming the tensor, if one is missing, unknown, or of another shape; the model may then have some of
-// the weights.
+// There only one parameter of the model is whole at a time.
+//
+// Throws as checkpoint::Weights does. Throws DataError, naming the tensor, if one is missing, unknown, or of another
+// shape; the model may then have some of the weights.
 void load_hugging_face(const std::filesystem::path& folder, Llama& model);
 void load_hugging_face(const std::filesystem::path& folder, Gpt& model);
 
@@ -68,8 +69,9 @@ struct HuggingFaceFiles {
 // have the type of the model's weights: the bytes of a tensor that was loaded in its own type are those of the file.
 // If the weights are divided, the call is collective over all ranks of the mesh, whose first rank writes the folder. It
 // gathers one tensor at a time. If the first rank cannot write, its exception ends the group of all ranks.
-// Throws IoError if a file cannot be written. Throws InvalidArgument, naming the tensor, if this rank lacks a weight
-// that is not divided by parallelize(): call data_parallel's gather_weights() before, and do not use it with stages.
+// Throws IoError if a file cannot be written. Throws InvalidArgument, naming the tensor, if a weight has no memory on
+// this rank: weights that come and go need data_parallel's gather_weights() first, and a model in stages cannot be
+// saved.
 void save_hugging_face(const std::filesystem::path& folder, const Llama& model, const HuggingFaceFiles& files = {});
 void save_hugging_face(const std::filesystem::path& folder, const Gpt& model, const HuggingFaceFiles& files = {});
 

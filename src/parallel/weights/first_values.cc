@@ -13,7 +13,6 @@
 #include "parallel/buffer_sync.h"
 #include "reigen/base/error.h"
 #include "reigen/comm/call_list.h"
-#include "reigen/tensor/collectives.h"
 #include "reigen/tensor/data_type.h"
 #include "tensor/calls.h"
 #include "tensor/hooks/intercept.h"
@@ -137,7 +136,7 @@ void FirstValues::set_only(at::Tensor parameter) {
     const nn::SkipWrites to_the_others;
     initialize_();
   }
-  if (divided_) tensor::broadcast_(parameter.detach(), 0, divided_.region().group);
+  if (divided_) broadcast_tensor(divided_.region().group, parameter.detach(), kTag, 0);
   if (!is_divided) return;
   own.copy_(divided_.part_of(found->second, parameter.detach()));
   parameter.set_data(own);

@@ -82,7 +82,6 @@ class TrainedModel {
 
   Run& run_;
   std::unique_ptr<nn::ActivationCheckpoint> activations_;
-  parallel::TensorParallel divided_;  // the weights of mesh.tp; none without it
   parallel::Pipeline pipeline_;
   std::optional<parallel::DataParallelBase> parallel_;
   std::optional<Optimization> optimization_;
