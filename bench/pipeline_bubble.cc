@@ -21,7 +21,8 @@
 
 namespace {
 
-double forward_s = 0.010;
+double forward_s = 0.010;    // of all stages of a rank
+double stage_s = forward_s;  // of one stage
 
 void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -31,7 +32,7 @@ struct Sleeper : torch::nn::Module {
     return reigen::tensor::apply_keeping_inputs(
         {x, weight},
         [](const std::vector<at::Tensor>& in) -> std::vector<at::Tensor> {
-          rest(forward_s);
+          rest(stage_s);
           return {in[0] * in[1]};
         },
         [](const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& in) -> std::vector<at::Tensor> {
@@ -39,11 +40,11 @@ struct Sleeper : torch::nn::Module {
           // The first stage computes no gradient of its input, so its weight takes the whole time.
           const bool wants_x = in[0].requires_grad();
           if (wants_x) {
-            rest(forward_s);
+            rest(stage_s);
             of_x = gradients[0] * in[1];
           }
           if (in[1].requires_grad()) {
-            rest(forward_s);
+            rest(stage_s);
             of_weight = (gradients[0] * in[0]).sum().view({1});
           }
           return {of_x, of_weight};
@@ -67,6 +68,7 @@ struct Row : torch::nn::Module {
 void measure(const reigen::Communicator& world, reigen::schedule::Name name, int micro_batches, int virtual_stages) {
   namespace nn = reigen::nn;
   namespace schedule = reigen::schedule;
+  stage_s = forward_s / virtual_stages;  // the model is the same for all schedules
   const schedule::Size size{.ranks = world.size(), .micro_batches = micro_batches, .virtual_stages = virtual_stages};
   Row model(world.size() * virtual_stages);
   const reigen::Mesh mesh(world, {{"pp", world.size()}});
@@ -87,11 +89,10 @@ void measure(const reigen::Communicator& world, reigen::schedule::Name name, int
   }
   std::sort(bubbles.begin(), bubbles.end());
   std::sort(totals.begin(), totals.end());
-  const schedule::Replay predicted =
-      replay(pipes.schedule_of(micro_batches), {.stages = {{.forward = forward_s,
-                                                            .backward = 2 * forward_s,
-                                                            .backward_input = forward_s,
-                                                            .backward_weight = forward_s}}});
+  const schedule::Replay predicted = replay(
+      pipes.schedule_of(micro_batches),
+      {.stages = {
+           {.forward = stage_s, .backward = 2 * stage_s, .backward_input = stage_s, .backward_weight = stage_s}}});
   if (world.rank() != 0) return;
   std::printf(
       "{\"schedule\": \"%s\", \"ranks\": %d, \"micro_batches\": %d, \"virtual_stages\": %d, \"bubble\": %.4f, "
@@ -113,5 +114,6 @@ int main(int argc, char** argv) {
     measure(world, Name::kInterleaved, micro_batches, 2);
     measure(world, Name::kLoopedBreadthFirst, micro_batches, 2);
     measure(world, Name::kZeroBubbleH1, micro_batches, 1);
+    measure(world, Name::kZeroBubbleV, micro_batches, 2);
   }
 }

@@ -9,7 +9,8 @@ double bubble_formula(Name name, const Size& size) {
   const double p = size.ranks;
   const double m = size.micro_batches;
   const double v = size.virtual_stages;
-  // Idle time and work of a rank. The unit is forward plus backward of one stage; for zb_h1 it is a third of that.
+  // Idle time and work of a rank. The unit is forward plus backward of one stage; for zb_h1 and zb_v it is a third of
+  // that.
   double idle = p - 1;
   double work = v * m;
   switch (name) {
@@ -18,6 +19,10 @@ double bubble_formula(Name name, const Size& size) {
     case Name::kZeroBubbleH1:
       idle = std::max(p - 1, 2 * p - 1 - m);
       work = 3 * m;
+      break;
+    case Name::kZeroBubbleV:
+      idle = std::max(p - 1, 4 * p - 2 - 2 * m);
+      work = 3 * v * m;
       break;
     case Name::kGpipe:
     case Name::kOneFOneB:

@@ -30,9 +30,12 @@ void check_size(Name name, const Size& size) {
   check("ranks", size.ranks);
   check("micro-batches", size.micro_batches);
   check("virtual stages", size.virtual_stages);
-  if (size.virtual_stages > 1 && !has_virtual_stages(name)) {
-    throw wrong_size(name, "has one stage on each rank", fmt::format("{} virtual stages", size.virtual_stages), "1",
-                     "use interleaved_1f1b or looped_bfs");
+  const VirtualStages possible = virtual_stages_of(name);
+  if (size.virtual_stages < possible.least || size.virtual_stages > possible.most) {
+    const std::string number = fmt::format("{}", possible.least);
+    throw wrong_size(name, fmt::format("has {} stage{} on each rank", number, possible.least == 1 ? "" : "s"),
+                     fmt::format("{} virtual stages", size.virtual_stages), number,
+                     fmt::format("set virtual_stages to {}, or use interleaved_1f1b or looped_bfs", number));
   }
   const std::int64_t stages = std::int64_t{size.ranks} * size.virtual_stages;
   if (stages > kMostOfEach || stages * size.micro_batches > kMostForwards) {
@@ -58,13 +61,15 @@ const char* to_text(Name name) {
     case Name::kInterleaved: return "interleaved_1f1b";
     case Name::kLoopedBreadthFirst: return "looped_bfs";
     case Name::kZeroBubbleH1: return "zb_h1";
+    case Name::kZeroBubbleV: return "zb_v";
   }
   return "unknown";
 }
 
 const std::vector<Name>& names() {
   static const std::vector<Name> all = {
-      Name::kNaive, Name::kGpipe, Name::kOneFOneB, Name::kInterleaved, Name::kLoopedBreadthFirst, Name::kZeroBubbleH1};
+      Name::kNaive,        Name::kGpipe,      Name::kOneFOneB, Name::kInterleaved, Name::kLoopedBreadthFirst,
+      Name::kZeroBubbleH1, Name::kZeroBubbleV};
   return all;
 }
 
@@ -81,8 +86,17 @@ Name name_of(const std::string& text) {
                                .fix = meant.empty() ? "" : "write " + meant});
 }
 
-bool has_virtual_stages(Name name) {
-  return name == Name::kNaive || name == Name::kInterleaved || name == Name::kLoopedBreadthFirst;
+VirtualStages virtual_stages_of(Name name) {
+  switch (name) {
+    case Name::kNaive:
+    case Name::kInterleaved:
+    case Name::kLoopedBreadthFirst: return {.least = 1, .most = kMostOfEach};
+    case Name::kZeroBubbleV: return {.least = 2, .most = 2};
+    case Name::kGpipe:
+    case Name::kOneFOneB:
+    case Name::kZeroBubbleH1: break;
+  }
+  return {.least = 1, .most = 1};
 }
 
 Schedule generate(Name name, const Size& size) {
@@ -93,6 +107,7 @@ Schedule generate(Name name, const Size& size) {
     case Name::kInterleaved: return interleaved(size);
     case Name::kLoopedBreadthFirst: return looped_breadth_first(size);
     case Name::kZeroBubbleH1: return zero_bubble_h1(size);
+    case Name::kZeroBubbleV: return zero_bubble_v(size);
   }
   throw InvalidArgument("[schedule] there is no such schedule");
 }

@@ -86,11 +86,15 @@ void add_sharding(Schedule& schedule, int stage, Dice& dice) {
   list = result;
 }
 
+int stages_of(Name name, Dice& dice) {
+  const auto [least, most] = virtual_stages_of(name);
+  return least + dice.below(std::min(most, least + 2) - least + 1);
+}
+
 Schedule random_schedule(Dice& dice) {
   if (dice.one_in(3)) {
     const Name name = names()[static_cast<std::size_t>(dice.below(static_cast<int>(names().size())))];
-    return add_messages(
-        generate(name, {1 + dice.below(4), 1 + dice.below(4), has_virtual_stages(name) ? 1 + dice.below(3) : 1}));
+    return add_messages(generate(name, {1 + dice.below(4), 1 + dice.below(4), stages_of(name, dice)}));
   }
   Schedule schedule{.ranks = 1 + dice.below(4), .micro_batches = 1 + dice.below(3), .placement = {}, .actions = {}};
   const int stages = 1 + dice.below(6);

@@ -34,6 +34,7 @@ int most_in_flight(Name name, const Size& size, int rank, bool& is_exact) {
       return std::min(v * m, (v - 1) * p + 2 * (p - 1 - rank) + 1);
     case Name::kLoopedBreadthFirst: return v * m;
     case Name::kZeroBubbleH1: is_exact = rank == 0; return std::min(m, p);
+    case Name::kZeroBubbleV: is_exact = m >= 2 * p - 1; return std::min(2 * m, 2 * p);
   }
   return 0;
 }
@@ -73,7 +74,8 @@ TEST(Generate, EachScheduleIsValidAndHasItsBubbleAndItsActivations) {
   for (const Name name : names()) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
       for (int m = 1; m <= 32; ++m) {
-        for (int v = 1; v <= (has_virtual_stages(name) ? 4 : 1); ++v) check_schedule(name, {ranks, m, v});
+        const auto [least, most] = virtual_stages_of(name);
+        for (int v = least; v <= std::min(most, 4); ++v) check_schedule(name, {ranks, m, v});
       }
     }
   }
@@ -84,7 +86,8 @@ TEST(Generate, EachScheduleComputesTheGradients) {
   for (const Name name : names()) {
     for (int ranks = 1; ranks <= 5; ++ranks) {
       for (int m = 1; m <= 11; m += 2) {
-        for (int v = 1; v <= (has_virtual_stages(name) ? 3 : 1); ++v) {
+        const auto [least, most] = virtual_stages_of(name);
+        for (int v = least; v <= std::min(most, 3); ++v) {
           const Schedule schedule = add_messages(generate(name, {ranks, m, v}));
           EXPECT_EQ(testing_schedule::execute(schedule, random), "") << to_text(name) << ranks << ' ' << m << ' ' << v;
         }
@@ -107,9 +110,25 @@ TEST(Generate, TheBubbleOfZeroBubbleIsAThirdOfThatOf1F1B) {
   }
 }
 
+// With stages on the way back too, the last rank waits for forwards of half as long.
+TEST(Generate, TheBubbleOfZeroBubbleVIsASixthOfThatOf1F1B) {
+  for (int p = 2; p <= 8; ++p) {
+    for (int m = 1; m <= 32; ++m) {
+      const double half = 0.5;  // a rank has two stages of half the time
+      const StageTimes times{.forward = half, .backward = 2 * half, .backward_input = half, .backward_weight = half};
+      const double zero = replay(add_messages(zero_bubble_v({p, m, 2})), {.stages = {times}}).idle[0];
+      const double one = replay(add_messages(one_f_one_b({p, m}))).idle[0];
+      EXPECT_EQ(zero, half * std::max(p - 1, 4 * p - 2 - 2 * m)) << p << ' ' << m;
+      if (m >= 2 * p - 1) {
+        EXPECT_EQ(zero, one / 6);
+      }
+    }
+  }
+}
+
 TEST(Generate, BackwardsComeInTheOrderOfTheMicroBatches) {
   for (const Name name : names()) {
-    const Size size{.ranks = 3, .micro_batches = 7, .virtual_stages = has_virtual_stages(name) ? 2 : 1};
+    const Size size{.ranks = 3, .micro_batches = 7, .virtual_stages = std::min(2, virtual_stages_of(name).most)};
     const Schedule schedule = generate(name, size);
     std::vector<int> next(schedule.placement.size(), 0);
     for (const auto& list : schedule.actions) {
@@ -135,6 +154,10 @@ TEST(Generate, OrdersOfSmallSchedules) {
   EXPECT_EQ(compute_of(interleaved({2, 3, 2}), 1), "F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 B1.0 B1.1 F3.2 B3.2 B1.2");
   EXPECT_EQ(compute_of(looped_breadth_first({2, 2, 2}), 1), "F1.0 F1.1 F3.0 F3.1 B3.0 B3.1 B1.0 B1.1");
   EXPECT_EQ(compute_of(zero_bubble_h1({3, 4}), 1), "F1.0 F1.1 I1.0 F1.2 I1.1 W1.0 F1.3 I1.2 W1.1 I1.3 W1.2 W1.3");
+  EXPECT_EQ(compute_of(zero_bubble_v({2, 3, 2}), 0),
+            "F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 I3.1 W3.1 I0.0 W0.0 F3.2 I3.2 W3.2 I0.1 W0.1 I0.2 W0.2");
+  EXPECT_EQ(compute_of(zero_bubble_v({2, 3, 2}), 1),
+            "F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 F1.2 I1.0 W1.0 F2.2 I2.1 W2.1 I1.1 I2.2 I1.2 W1.1 W2.2 W1.2");
   EXPECT_EQ(compute_of(naive({2, 2}), 1), "F1.0 B1.0 F1.1 B1.1");
   EXPECT_EQ(compute_of(gpipe({2, 2}), 1), "F1.0 F1.1 B1.0 B1.1");
 }
@@ -150,6 +173,7 @@ TEST(Generate, WrongSizesAreRefused) {
   EXPECT_THAT([] { gpipe({0, 1}); }, ThrowsMessage<InvalidArgument>(HasSubstr("gpipe: the number of ranks is wrong")));
   EXPECT_THAT([] { zero_bubble_h1({2, 0}); }, ThrowsMessage<InvalidArgument>(HasSubstr("micro-batches")));
   EXPECT_THAT([] { one_f_one_b({2, 2, 2}); }, ThrowsMessage<InvalidArgument>(HasSubstr("use interleaved_1f1b")));
+  EXPECT_THAT([] { zero_bubble_v({2, 2}); }, ThrowsMessage<InvalidArgument>(HasSubstr("set virtual_stages to 2")));
   EXPECT_THAT(
       [] {
         interleaved({1 << 19, 1 << 19, 4});

@@ -57,7 +57,8 @@ std::string picture_of_the_page() {
                                     {"1F1B", Name::kOneFOneB, 1},
                                     {"interleaved 1F1B, 2 stages a rank", Name::kInterleaved, 2},
                                     {"looped breadth-first, 2 stages a rank", Name::kLoopedBreadthFirst, 2},
-                                    {"ZB-H1", Name::kZeroBubbleH1, 1}};
+                                    {"ZB-H1", Name::kZeroBubbleH1, 1},
+                                    {"ZB-V, 2 stages a rank", Name::kZeroBubbleV, 2}};
   std::string pictures;
   int height = 0;
   for (const auto& [title, name, v] : shown) {

@@ -115,8 +115,9 @@ TEST(BubbleFormula, KnownValues) {
   EXPECT_NEAR(bubble_formula(Name::kOneFOneB, {8, 64}), 0.099, 5e-4);
   EXPECT_DOUBLE_EQ(bubble_formula(Name::kInterleaved, {4, 8, 2}), 3.0 / 19);
   EXPECT_DOUBLE_EQ(bubble_formula(Name::kZeroBubbleH1, {4, 8}), 3.0 / 27);
+  EXPECT_DOUBLE_EQ(bubble_formula(Name::kZeroBubbleV, {4, 8, 2}), 3.0 / 51);
   EXPECT_DOUBLE_EQ(bubble_formula(Name::kNaive, {4, 8}), 0.75);
-  for (const Name name : names()) EXPECT_EQ(bubble_formula(name, {1, 3}), 0);
+  for (const Name name : names()) EXPECT_EQ(bubble_formula(name, {1, 3, virtual_stages_of(name).least}), 0);
   EXPECT_THROW(bubble_formula(Name::kGpipe, {2, 2, 2}), InvalidArgument);
 }
 

@@ -32,10 +32,10 @@ inline void describe(Fields& fields, MeshConfig& o) {
       "pp", o.pp, at_least(1).up_to(1e6),
       "ranks that hold different layers of the model and work on different micro-batches (pipeline parallelism)");
   fields.add("schedule", o.schedule,
-             "with mesh.pp: naive, gpipe, 1f1b, interleaved_1f1b, looped_bfs, zb_h1, or a file with a schedule; "
+             "with mesh.pp: naive, gpipe, 1f1b, interleaved_1f1b, looped_bfs, zb_h1, zb_v, or a file with a schedule; "
              "train.micro_batch says how many micro-batches there are");
   fields.add("virtual_stages", o.virtual_stages, at_least(1).up_to(1e6),
-             "with mesh.pp: stages on each rank, for interleaved_1f1b and looped_bfs");
+             "with mesh.pp: stages on each rank, for interleaved_1f1b, looped_bfs and zb_v (2)");
   fields.add("cut", o.cut, {"size", "count", "time"},
              "with mesh.pp: what stages have as equal as possible: weights, units, or measured time");
 }

@@ -67,7 +67,7 @@ class DataParallelBase;
 struct PipelineOptions {
   std::string axis = "pp";
   schedule::Name schedule = schedule::Name::kOneFOneB;
-  int virtual_stages = 1;  // stages on each rank; for schedules with has_virtual_stages()
+  int virtual_stages = 1;  // stages on each rank; see schedule::virtual_stages_of()
   // A schedule of your own, for its number of micro-batches only. It has as many ranks as the axis. Messages are added
   // if it has none. `schedule` and `virtual_stages` then have no effect.
   std::optional<schedule::Schedule> own = {};

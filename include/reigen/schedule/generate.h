@@ -11,15 +11,17 @@
 //   interleaved          p v     (p-1) (f+b) if p divides m                 min(v m, (v-1) p + 2 (p-1-r) + 1)
 //   looped_breadth_first p v     (p-1 + (v-1) max(0, p-m)) (f+b)            v m
 //   zero_bubble_h1       p       max(p-1, 2p-1-m) f, if F, I and W take f   at most min(m, p)
+//   zero_bubble_v        2 p     max(p-1, 4p-2-2m) f, if F, I and W take f  at most min(2 m, 2 p)
 //
 // f and b are those of one of the p v stages. So for a given model, the idle time of interleaved and
-// looped_breadth_first is a v-th of that of one_f_one_b.
+// looped_breadth_first is a v-th of that of one_f_one_b; that of zero_bubble_h1 is a third of it, and that of
+// zero_bubble_v a sixth.
 // All schedules begin the backwards of a stage in the order of the micro-batches. A sum of gradients in the order of
 // the list has therefore the same order as without a pipeline.
 //
 // Sources: gpipe https://arxiv.org/abs/1811.06965; one_f_one_b https://arxiv.org/abs/2006.09503 (PipeDream-Flush);
 // interleaved https://arxiv.org/abs/2104.04473, section 2.2; looped_breadth_first https://arxiv.org/abs/2211.05953;
-// zero_bubble_h1 https://arxiv.org/abs/2401.10241, section 2.1.
+// zero_bubble_h1 https://arxiv.org/abs/2401.10241, section 2.1; zero_bubble_v https://arxiv.org/abs/2405.15362.
 // Thread rule: these are pure functions; any thread may call them.
 #pragma once
 
@@ -33,12 +35,12 @@ namespace reigen::schedule {
 struct Size {
   int ranks = 1;           // p
   int micro_batches = 1;   // m
-  int virtual_stages = 1;  // v: the number of stages on each rank; 1 for gpipe, one_f_one_b and zero_bubble_h1
+  int virtual_stages = 1;  // v: the number of stages on each rank, one that virtual_stages_of() allows
 };
 
-// Each function returns a schedule with F, B, I and W only, placed by looped(); add_messages() makes it complete. Each
-// throws InvalidArgument if a number is below 1, if there are more than 2^24 forwards, or if the schedule has one stage
-// on each rank and virtual_stages is not 1. Cost: proportional to the number of actions, 2 p v m.
+// Each function returns a schedule with F, B, I and W only, placed by looped() (zero_bubble_v: v_shaped());
+// add_messages() makes it complete. Each throws InvalidArgument if a number is below 1, if there are more than 2^24
+// forwards, or if virtual_stages_of() does not allow the number of stages. Cost: proportional to the number of actions.
 
 // One micro-batch after the other goes forward through all stages and back.
 Schedule naive(const Size& size);
@@ -60,25 +62,34 @@ Schedule looped_breadth_first(const Size& size);
 // As one_f_one_b, but backward is divided into I and W. Rank r does W of a micro-batch r micro-batches later than I, so
 // that the rank before it can begin sooner. The last W's fill the time in which one_f_one_b is idle.
 Schedule zero_bubble_h1(const Size& size);
+// Rank r has the stages r and 2p-1-r, so rank 0 has the first and the last stage. Backward is divided into I and W.
+// Gradients go down and up the ranks as activations do, and reach rank 0 first of all. All ranks hold equally many
+// activations, as much memory as rank 0 has under one_f_one_b.
+Schedule zero_bubble_v(const Size& size);
 
-enum class Name { kNaive, kGpipe, kOneFOneB, kInterleaved, kLoopedBreadthFirst, kZeroBubbleH1 };
+enum class Name { kNaive, kGpipe, kOneFOneB, kInterleaved, kLoopedBreadthFirst, kZeroBubbleH1, kZeroBubbleV };
 
-// "naive", "gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zb_h1"
+// "naive", "gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zb_h1", "zb_v"
 const char* to_text(Name name);
 // The name with this text. Throws InvalidArgument that lists the names.
 Name name_of(const std::string& text);
 const std::vector<Name>& names();
-// True if the schedule may have several stages on each rank.
-bool has_virtual_stages(Name name);
+// The least and the most stages that the schedule may have on each rank.
+struct VirtualStages {
+  int least = 1;
+  int most = 1;
+};
+VirtualStages virtual_stages_of(Name name);
 
 Schedule generate(Name name, const Size& size);
 
 // The part of the step's time, 0 to 1, in which an average rank does nothing: idle / (idle + work) with the idle times
-// of the table above. Stages take equal times and messages take none. For zb_h1, F, I and W take equal times.
+// of the table above. Stages take equal times and messages take none. For zb_h1 and zb_v, F, I and W take equal times.
 //   gpipe, 1f1b        (p-1) / (m+p-1)
 //   interleaved_1f1b   (p-1) / (v m+p-1); exact if p divides m or v is 1, else it is a lower bound
 //   looped_bfs         (p-1) / (v m+p-1) if m >= p
 //   zb_h1              (p-1) / (3 m+p-1) if m >= p: a third of the idle time of 1f1b
+//   zb_v               (p-1) / (6 m+p-1) if m >= 2p-1: a sixth of the idle time of 1f1b
 //   naive              (p-1) / p
 // Throws InvalidArgument as the functions above.
 double bubble_formula(Name name, const Size& size);
