@@ -123,16 +123,22 @@ void load(const fs::path& folder, const std::vector<Place>& places, bool is_tied
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (nn::has_no_memory(places[i].tensor)) continue;
     const checkpoint::TensorInfo& found = *weights.find(names[i]);
-    const at::Tensor stored = at::empty(places[i].shape(), tensor::scalar_type_of(names[i], found.type));
+    const at::ScalarType type = tensor::scalar_type_of(names[i], found.type);
+    const at::Tensor& own = places[i].tensor;
+    const bool is_as_stored =
+        !places[i].is_transposed && own.scalar_type() == type && own.is_contiguous() && own.device().is_cpu();
+    const at::Tensor stored = is_as_stored ? own : at::empty(places[i].shape(), type);
     weights.read(names[i], {static_cast<std::byte*>(stored.data_ptr()), static_cast<std::size_t>(found.bytes())});
-    places[i].tensor.copy_(places[i].is_transposed ? stored.t() : stored);
+    if (!is_as_stored) own.copy_(places[i].is_transposed ? stored.t() : stored);
   }
 }
 
-// The values as the file has them. Collective for a divided tensor.
+constexpr int kWriter = 0;  // of the ranks that divide the model
+
+// The values as the file has them. Collective for a divided tensor. Only the rank that writes calls it.
 at::Tensor whole_values(const Place& place, const parallel::TensorParallel& divided) {
   const bool is_part = divided && divided.divides(place.own);
-  const at::Tensor whole = is_part ? divided.gather(place.own, place.tensor) : place.tensor;
+  const at::Tensor whole = is_part ? divided.gather(place.own, place.tensor, kWriter) : place.tensor;
   return (place.is_transposed ? whole.t() : whole).cpu().contiguous();
 }
 
@@ -228,7 +234,7 @@ void save(const fs::path& folder, const Model& model, const HuggingFaceFiles& fi
   } else if (is_in_first_region(files.divided)) {
     for (const format::TensorEntry& entry : entries_of(places, files.divided)) {
       const Place& place = place_of(places, entry.name);
-      if (files.divided.divides(place.own)) whole_values(place, files.divided);
+      if (files.divided.divides(place.own)) files.divided.gather(place.own, place.tensor, kWriter);
     }
   }
   world.barrier({.tag = "save_hugging_face"});  // after it the folder can be read on every rank

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <malloc.h>
+
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "comm/agree.h"
 #include "format/temporary_folder.h"
 #include "harness/ranks.h"
 #include "reigen/base/error.h"
@@ -119,6 +123,55 @@ TEST(HuggingFace, RanksThatDivideAModelLoadAndSaveTheSameBytes) {
     expect_divided_round_trip<Gpt>(gpt, shard);
     expect_divided_round_trip<Gpt>(tied, shard);
   }
+}
+
+// The highest number of bytes of this process since reset_peak(), or its number of bytes now, in KiB.
+std::int64_t memory(const std::string& word) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(word)) return std::stoll(line.substr(word.size()));
+  }
+  return -1;
+}
+void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+// The model is larger than a rank's part and two of its tensors together, and no rank takes more memory than these.
+TEST(HuggingFace, ARankThatLoadsAndSavesItsPartNeedsMemoryForItAndTwoTensors) {
+  const LlamaOptions options = {
+      .vocab = 16000, .layers = 12, .dim = 512, .heads = 8, .kv_heads = 8, .hidden = 1536, .context = 8};
+  constexpr std::int64_t kTensor = 16000 * 512 * 4 / 1024;  // KiB of the largest tensor
+  testing::run_ranks({.ranks = 4, .kind = testing::RankKind::kProcesses}, [&](testing::Rank& rank) {
+    const Communicator& world = rank.world();
+    std::optional<tests::TemporaryFolder> folder;
+    const fs::path path = comm::attempt_first(world, "folder", [&] {
+      folder.emplace();
+      save_hugging_face(folder->path() / "a", make<Llama>(options, at::kFloat));
+      return folder->path().string();
+    });
+    const auto weights_of = [](const fs::path& of) { return of / "model.safetensors"; };
+    const auto model_size = static_cast<std::int64_t>(fs::file_size(weights_of(path / "a"))) / 1024;
+    const Mesh mesh(world, {{"tp", 4}});
+    malloc_trim(0);  // what the first rank freed
+    reset_peak();
+    const std::int64_t before = memory("VmRSS:");
+    std::optional<nn::WithoutMemory> without(std::in_place);
+    Llama model(options);
+    without.reset();
+    const auto divided = parallelize(model, mesh, tensor_plan(options));
+    const auto wrapped = data_parallel(
+        model, world, {.initialize = [&] { load_hugging_face(path / "a", model); }, .tensor_parallel = divided});
+    std::printf("rank %d loaded %ld KiB, anon %ld file %ld shmem %ld; at the start %ld\n", rank.rank(),
+                memory("VmHWM:") - before, memory("RssAnon:"), memory("RssFile:"), memory("RssShmem:"), before);
+    save_hugging_face(path / "b", model, {.divided = divided});
+    const std::int64_t taken = memory("VmHWM:") - before;
+    std::printf("rank %d took %ld KiB of %ld\n", rank.rank(), taken, model_size);
+    EXPECT_LE(taken, model_size / 4 + 2 * kTensor) << "KiB on rank " << rank.rank();
+    EXPECT_LT(model_size / 4 + 2 * kTensor, model_size);
+    if (rank.rank() == 0) {
+      EXPECT_TRUE(tests::content_of(weights_of(path / "a")) == tests::content_of(weights_of(path / "b")));
+    }
+    world.barrier();
+  });
 }
 
 TEST(HuggingFace, InitializeIsRefusedForDividedWeightsWithMemory) {

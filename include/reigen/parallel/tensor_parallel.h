@@ -124,10 +124,13 @@ class TensorParallel {
   bool divides(const std::string& parameter) const { return splits().contains(parameter); }
   // The shape of a parameter of the whole model. Throws InvalidArgument for a parameter that is not divided.
   const layout::Shape& whole_shape(const std::string& parameter) const;
-  // This rank's part of the values of a whole parameter that is divided, in memory of its own.
-  at::Tensor part_of(const std::string& parameter, const at::Tensor& whole) const;
-  // Collective over the ranks of the region. The values of the whole parameter, of which each rank gives its part.
-  at::Tensor gather(const std::string& parameter, const at::Tensor& part) const;
+  // Both are collective over the ranks of the region, and throw InvalidArgument for a parameter that is not divided and
+  // for another shape. No rank but `root` needs memory for the whole parameter; `root` needs that of one part besides.
+  //   scatter: part on rank r = the part of rank r of `whole` on root. Other ranks may give an undefined `whole`.
+  //   gather:  returns on root the values of which rank r gives its part; on other ranks an undefined tensor.
+  // Cost: root sends or receives the parts of the other ranks, one after the other.
+  void scatter(const std::string& parameter, const at::Tensor& whole, at::Tensor part, int root) const;
+  at::Tensor gather(const std::string& parameter, const at::Tensor& part, int root) const;
   // Forwards of the calling thread use the divided weights from now on, until the thread ends. data_parallel() calls it
   // before each forward.
   void use_on_this_thread() const;

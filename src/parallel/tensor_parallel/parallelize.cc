@@ -17,7 +17,9 @@
 #include "reigen/layout/layout.h"
 #include "reigen/parallel/tensor_parallel.h"
 #include "reigen/tensor/collectives.h"
+#include "reigen/tensor/data_type.h"
 #include "reigen/tensor/flat_parameters.h"
+#include "tensor/calls.h"
 #include "tensor/hooks/taken_over.h"
 #include "tensor/memory/away_memory.h"
 
@@ -30,21 +32,32 @@ struct TensorParallel::State {
   std::map<std::string, layout::Split> splits = {};
   std::map<std::string, layout::Shape> shapes = {};  // of the whole parameters
 
-  // Where this rank's part begins in each section of the divided dimension, and its size.
-  std::pair<std::int64_t, std::int64_t> chunk(const std::string& parameter) const {
+  // Where the part of a rank begins in each section of the divided dimension, and its size.
+  std::pair<std::int64_t, std::int64_t> chunk(const std::string& parameter, int rank) const {
     const layout::Split& split = splits.at(parameter);
     const std::int64_t section = shapes.at(parameter)[split.dimension] / split.sections;
-    return layout::chunk_of(section, split.block, region.group.rank(), region.group.size());
+    return layout::chunk_of(section, split.block, rank, region.group.size());
   }
-  at::Tensor part_of(const std::string& parameter, const at::Tensor& whole) const {
+  layout::Shape shape_of_part(const std::string& parameter, int rank) const {
+    const layout::Split& split = splits.at(parameter);
+    layout::Shape shape = shapes.at(parameter);
+    shape[split.dimension] = split.sections * chunk(parameter, rank).second;
+    return shape;
+  }
+  // The elements of a rank in each section of the whole parameter.
+  std::vector<at::Tensor> views_of(const std::string& parameter, const at::Tensor& whole, int rank) const {
     const layout::Split& split = splits.at(parameter);
     const auto dimension = static_cast<std::int64_t>(split.dimension);
-    const auto [begin, size] = chunk(parameter);
-    std::vector<at::Tensor> own;
+    const auto [begin, size] = chunk(parameter, rank);
+    std::vector<at::Tensor> views;
     for (const at::Tensor& section : whole.chunk(split.sections, dimension)) {
-      own.push_back(section.narrow(dimension, begin, size));
+      views.push_back(section.narrow(dimension, begin, size));
     }
-    return at::cat(own, dimension).contiguous();
+    return views;
+  }
+  at::Tensor part_of(const std::string& parameter, const at::Tensor& whole, int rank) const {
+    return at::cat(views_of(parameter, whole, rank), static_cast<std::int64_t>(splits.at(parameter).dimension))
+        .contiguous();
   }
 };
 
@@ -194,20 +207,18 @@ class Placer {
     require_divisible(name, shape[dimension], split);
     state_.splits[name] = split;
     state_.shapes[name] = shape;
-    const auto [begin, size] = state_.chunk(name);
+    const int here = state_.region.group.rank();
     const at::NoGradGuard no_grad;
     if (tensor::is_away(parameter)) {
-      layout::Shape part = shape;
-      part[dimension] = sections * size;
-      parameter.set_data(tensor::away_tensor(part, parameter.scalar_type()));
+      parameter.set_data(tensor::away_tensor(state_.shape_of_part(name, here), parameter.scalar_type()));
     } else {
-      parameter.set_data(state_.part_of(name, parameter.detach()));
+      parameter.set_data(state_.part_of(name, parameter.detach(), here));
     }
     if (is_bias) return;
     remember(parameter, {.name = name,
                          .kind = chosen.style.kind,
                          .gather_output = chosen.style.gather_output,
-                         .vocabulary = {.first = begin, .size = shape[0]},
+                         .vocabulary = {.first = state_.chunk(name, here).first, .size = shape[0]},
                          .region = state_.region});
   }
 
@@ -231,6 +242,30 @@ class Placer {
   std::map<const at::TensorImpl*, std::string> names_;
 };
 
+void require_shape(const std::string& parameter, const at::Tensor& values, const layout::Shape& shape) {
+  if (values.defined() && values.sizes() == at::IntArrayRef(shape)) return;
+  throw InvalidArgument(
+      Report{.what = fmt::format("[tensor_parallel] these values are not those of {}", parameter),
+             .got = values.defined() ? fmt::format("[{}]", fmt::join(values.sizes(), ", ")) : "an undefined tensor",
+             .expected = fmt::format("[{}]", fmt::join(shape, ", "))});
+}
+
+constexpr const char* kTag = "part of a parameter";
+
+void send_values(const Communicator& group, const at::Tensor& values, int to) {
+  comm::CallList calls;
+  calls.send(values.const_data_ptr(), static_cast<std::size_t>(values.numel()),
+             tensor::to_data_type(values.scalar_type()), to, {.tag = kTag, .after = tensor::stream_of(values)});
+  tensor::run_calls(group, calls, values);
+}
+
+void receive_values(const Communicator& group, const at::Tensor& values, int from) {
+  comm::CallList calls;
+  calls.recv(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
+             tensor::to_data_type(values.scalar_type()), from, {.tag = kTag, .after = tensor::stream_of(values)});
+  tensor::run_calls(group, calls, values);
+}
+
 }  // namespace
 
 TensorParallel::TensorParallel(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -246,27 +281,51 @@ const layout::Shape& TensorParallel::whole_shape(const std::string& parameter) c
   throw InvalidArgument(Report{.what = "[tensor_parallel] this parameter is not divided", .got = parameter});
 }
 
-at::Tensor TensorParallel::part_of(const std::string& parameter, const at::Tensor& whole) const {
+void TensorParallel::scatter(const std::string& parameter, const at::Tensor& whole, at::Tensor part, int root) const {
+  const Communicator& group = state_->region.group;
+  const bool is_root = group.rank() == root;
   const layout::Shape& shape = whole_shape(parameter);
-  if (whole.sizes() != at::IntArrayRef(shape)) {
-    throw InvalidArgument(Report{.what = fmt::format("[tensor_parallel] these values are not those of {}", parameter),
-                                 .got = fmt::format("[{}]", fmt::join(whole.sizes(), ", ")),
-                                 .expected = fmt::format("[{}]", fmt::join(shape, ", "))});
+  if (is_root) require_shape(parameter, whole, shape);
+  require_shape(parameter, part, state_->shape_of_part(parameter, group.rank()));
+  const at::NoGradGuard no_grad;
+  if (!is_root) {
+    const at::Tensor own = part.is_contiguous() ? part : at::empty(part.sizes(), part.options());
+    receive_values(group, own, root);
+    if (!own.is_same(part)) part.copy_(own);
+    return;
   }
-  return state_->part_of(parameter, whole);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const at::Tensor own = state_->part_of(parameter, whole, rank);
+    if (rank == root) {
+      part.copy_(own);
+    } else {
+      send_values(group, own, rank);
+    }
+  }
 }
 
-at::Tensor TensorParallel::gather(const std::string& parameter, const at::Tensor& part) const {
-  whole_shape(parameter);
-  const layout::Split& split = state_->splits.at(parameter);
-  const auto dimension = static_cast<std::int64_t>(split.dimension);
+at::Tensor TensorParallel::gather(const std::string& parameter, const at::Tensor& part, int root) const {
+  const Communicator& group = state_->region.group;
+  const layout::Shape& shape = whole_shape(parameter);
+  require_shape(parameter, part, state_->shape_of_part(parameter, group.rank()));
   const at::NoGradGuard no_grad;
-  if (split.sections == 1) return gather_results(part, dimension, state_->region.group);
-  std::vector<at::Tensor> sections;
-  for (const at::Tensor& section : part.chunk(split.sections, dimension)) {
-    sections.push_back(gather_results(section, dimension, state_->region.group));
+  if (group.rank() != root) {
+    send_values(group, part.contiguous(), root);
+    return {};
   }
-  return at::cat(sections, dimension);
+  const layout::Split& split = state_->splits.at(parameter);
+  const at::Tensor whole = at::empty(shape, part.options());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    at::Tensor own = part;
+    if (rank != root) {
+      own = at::empty(state_->shape_of_part(parameter, rank), part.options());
+      receive_values(group, own, rank);
+    }
+    const auto sections = own.chunk(split.sections, static_cast<std::int64_t>(split.dimension));
+    const auto views = state_->views_of(parameter, whole, rank);
+    for (std::size_t i = 0; i < views.size(); ++i) views[i].copy_(sections[i]);
+  }
+  return whole;
 }
 
 void TensorParallel::use_on_this_thread() const { use_divided_weights_on_this_thread(); }

@@ -124,22 +124,26 @@ class Away {
   std::vector<std::pair<at::Tensor, at::Tensor>> kept_;  // a tensor, and its memory
 };
 
-// Sets the values of the only parameter that has memory. If it is divided, `initialize` sets those of the whole
-// parameter, in memory of their own. The first of the ranks that divide the model gives all of them its values.
+// Sets the values of the only parameter that has memory. The first of the ranks that divide the model calls
+// `initialize` and gives the others its values. If the parameter is divided, `initialize` sets those of the whole
+// parameter in memory of their own, and each of the others gets its part.
 void FirstValues::set_only(at::Tensor parameter) {
   const tensor::Uncaught whole(tensor::Where::kUse);
   const auto found = names_of_divided_.find(parameter.unsafeGetTensorImpl());
   const bool is_divided = found != names_of_divided_.end();
+  const bool is_first = !divided_ || divided_.region().group.rank() == 0;
   const at::Tensor own = parameter.detach();
-  if (is_divided) parameter.set_data(at::empty(divided_.whole_shape(found->second), own.options()));
-  if (!divided_ || divided_.region().group.rank() == 0) {
+  if (is_divided && is_first) parameter.set_data(at::empty(divided_.whole_shape(found->second), own.options()));
+  if (is_first) {
     const nn::SkipWrites to_the_others;
     initialize_();
   }
-  if (divided_) broadcast_tensor(divided_.region().group, parameter.detach(), kTag, 0);
-  if (!is_divided) return;
-  own.copy_(divided_.part_of(found->second, parameter.detach()));
-  parameter.set_data(own);
+  if (is_divided) {
+    divided_.scatter(found->second, parameter.detach(), own, 0);
+    parameter.set_data(own);
+  } else if (divided_) {
+    broadcast_tensor(divided_.region().group, own, kTag, 0);
+  }
 }
 
 // Sets the values of all parameters, which have memory.
