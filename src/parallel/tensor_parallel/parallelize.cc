@@ -22,6 +22,7 @@
 #include "tensor/calls.h"
 #include "tensor/hooks/taken_over.h"
 #include "tensor/memory/away_memory.h"
+#include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
 
@@ -314,7 +315,7 @@ at::Tensor TensorParallel::gather(const std::string& parameter, const at::Tensor
     return {};
   }
   const layout::Split& split = state_->splits.at(parameter);
-  const at::Tensor whole = at::empty(shape, part.options());
+  const at::Tensor whole = tensor::brief_tensor(shape, part.options());
   for (int rank = 0; rank < group.size(); ++rank) {
     at::Tensor own = part;
     if (rank != root) {

@@ -17,6 +17,7 @@
 #include "tensor/calls.h"
 #include "tensor/hooks/intercept.h"
 #include "tensor/memory/away_memory.h"
+#include "tensor/memory/shared_tensor.h"
 
 namespace reigen::parallel {
 namespace {
@@ -133,7 +134,8 @@ void FirstValues::set_only(at::Tensor parameter) {
   const bool is_divided = found != names_of_divided_.end();
   const bool is_first = !divided_ || divided_.region().group.rank() == 0;
   const at::Tensor own = parameter.detach();
-  if (is_divided && is_first) parameter.set_data(at::empty(divided_.whole_shape(found->second), own.options()));
+  if (is_divided && is_first)
+    parameter.set_data(tensor::brief_tensor(divided_.whole_shape(found->second), own.options()));
   if (is_first) {
     const nn::SkipWrites to_the_others;
     initialize_();

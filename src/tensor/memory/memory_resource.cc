@@ -20,8 +20,7 @@ at::Tensor MemoryResource::make(const FlatBuffer& buffer) {
   }
   if (on_disk) return disk_tensor(buffer.count, buffer.type, directory_, buffer.first, buffer.last);
   if (buffer.travels) return shared_tensor(ranks_, buffer.count, buffer.type);
-  const bool is_part = buffer.last - buffer.first < buffer.count;
-  return is_part ? lazy_tensor(buffer.count, buffer.type) : at::zeros({buffer.count}, buffer.type);
+  return lazy_tensor(buffer.count, buffer.type, buffer.last - buffer.first < buffer.count);
 }
 
 // If the calls of the group cannot use the GPU's memory, the group has only one rank, because data_parallel() refuses

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/accumulate.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -98,12 +99,18 @@ at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::Scal
   return tensor_over(world.allocate_shared(bytes_of(count, type)), count, type);
 }
 
-at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type) {
+at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type, bool of_part) {
   const std::size_t bytes = bytes_of(count, type);
   if (bytes == 0) return at::empty({count}, at::TensorOptions().dtype(type));
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (of_part ? MAP_NORESERVE : 0);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (memory == MAP_FAILED) base::throw_system_error("mmap", errno, __FILE__, __LINE__);
   return tensor_over(std::shared_ptr<void>(memory, [bytes](void* begin) { ::munmap(begin, bytes); }), count, type);
+}
+
+at::Tensor brief_tensor(at::IntArrayRef shape, const at::TensorOptions& options) {
+  if (!options.device().is_cpu()) return at::empty(shape, options);
+  return lazy_tensor(c10::multiply_integers(shape), c10::typeMetaToScalarType(options.dtype())).view(shape);
 }
 
 void ensure_shared(at::Tensor& tensor, const Communicator& world, std::int64_t count, at::ScalarType type) {
