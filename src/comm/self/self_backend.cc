@@ -1,5 +1,7 @@
 #include "comm/self/self_backend.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -41,16 +43,30 @@ void run(const Call& call) {
   std::memcpy(call.output, call.input, count * size_of(call.type));
 }
 
+namespace {
+
+// Larger blocks are mapped: their pages take memory only when they are first written, as those of shared memory do.
+constexpr std::size_t kLeastMapped = 1 << 20;
+
+[[noreturn]] void refuse(std::size_t bytes) {
+  throw IoError(Report{.what = "out of memory",
+                       .got = {},
+                       .expected = fmt::format("{} more", format_bytes(bytes)),
+                       .fix = "take a smaller model or batch"},
+                ExitCode::kOsResource);
+}
+
+}  // namespace
+
 std::shared_ptr<void> allocate(std::size_t bytes) {
   const std::size_t size = (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64;
-  void* data = std::aligned_alloc(64, size);
-  if (data == nullptr) {
-    throw IoError(Report{.what = "out of memory",
-                         .got = {},
-                         .expected = fmt::format("{} more", format_bytes(size)),
-                         .fix = "take a smaller model or batch"},
-                  ExitCode::kOsResource);
+  if (size >= kLeastMapped) {
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) refuse(size);
+    return {data, [size](void* pointer) { ::munmap(pointer, size); }};
   }
+  void* data = std::aligned_alloc(64, size);
+  if (data == nullptr) refuse(size);
   std::memset(data, 0, size);
   return {data, [](void* pointer) { std::free(pointer); }};
 }

@@ -295,13 +295,11 @@ void TensorParallel::scatter(const std::string& parameter, const at::Tensor& who
     if (!own.is_same(part)) part.copy_(own);
     return;
   }
+  const auto dimension = static_cast<std::int64_t>(state_->splits.at(parameter).dimension);
   for (int rank = 0; rank < group.size(); ++rank) {
-    const at::Tensor own = state_->part_of(parameter, whole, rank);
-    if (rank == root) {
-      part.copy_(own);
-    } else {
-      send_values(group, own, rank);
-    }
+    at::Tensor own = rank == root ? part : tensor::brief_tensor(state_->shape_of_part(parameter, rank), part.options());
+    at::cat_out(own, state_->views_of(parameter, whole, rank), dimension);
+    if (rank != root) send_values(group, own, rank);
   }
 }
 
@@ -319,7 +317,7 @@ at::Tensor TensorParallel::gather(const std::string& parameter, const at::Tensor
   for (int rank = 0; rank < group.size(); ++rank) {
     at::Tensor own = part;
     if (rank != root) {
-      own = at::empty(state_->shape_of_part(parameter, rank), part.options());
+      own = tensor::brief_tensor(state_->shape_of_part(parameter, rank), part.options());
       receive_values(group, own, rank);
     }
     const auto sections = own.chunk(split.sections, static_cast<std::int64_t>(split.dimension));
