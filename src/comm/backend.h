@@ -11,6 +11,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/machine/core_share.h"
@@ -124,6 +125,9 @@ class Backend {
 
   // As Communicator::shares_memory().
   virtual bool shares_memory() const { return false; }
+
+  // As Communicator::network_bytes(). Any thread may call it.
+  virtual std::optional<std::uint64_t> network_bytes() const { return std::nullopt; }
 
   // Memory that all ranks of the group map. One rank creates it and sends a short text (`word`) to the other ranks. The
   // other ranks open the memory with that text. create_common() and open_common() throw BackendError if the backend has

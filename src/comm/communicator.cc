@@ -525,6 +525,10 @@ std::shared_ptr<void> Communicator::allocate_shared(std::size_t bytes) const {
                             .fix = "see what the other ranks report"});
 }
 
+std::optional<std::uint64_t> Communicator::network_bytes() const {
+  return impl_->host ? impl_->host->backend().network_bytes() : 0;
+}
+
 std::vector<PastCall> Communicator::history() const { return impl_->flight->history(); }
 
 void Communicator::poll() const {

@@ -156,6 +156,12 @@ std::int64_t largest_divisor(std::int64_t dim, std::int64_t most) {
 
 }  // namespace
 
+double training_flops(const GptOptions& o, std::int64_t positions) {
+  const std::int64_t weights = 12 * o.layers * o.dim * o.dim + o.vocab * o.dim;
+  return static_cast<double>(positions) *
+         (6.0 * static_cast<double>(weights) + 12.0 * static_cast<double>(o.layers * o.dim * positions));
+}
+
 Gpt::Gpt(const GptOptions& options) : options_(options), in_use_(std::make_shared<CacheInUse>()) {
   const GptOptions& o = options_;
   REIGEN_CHECK(o.vocab >= 1 && o.layers >= 1 && o.dim >= 1 && o.heads >= 1 && o.context >= 1,

@@ -174,6 +174,13 @@ void check(const LlamaOptions& o) {
 
 }  // namespace
 
+double training_flops(const LlamaOptions& o, std::int64_t positions) {
+  const std::int64_t attention = 2 * o.dim * o.dim + 2 * o.dim * (o.dim / o.heads * o.kv_heads);
+  const std::int64_t weights = o.layers * (attention + 3 * o.dim * o.hidden) + o.vocab * o.dim;
+  return static_cast<double>(positions) *
+         (6.0 * static_cast<double>(weights) + 12.0 * static_cast<double>(o.layers * o.dim * positions));
+}
+
 Llama::Llama(const LlamaOptions& options) : options_(options), in_use_(std::make_shared<CacheInUse>()) {
   const LlamaOptions& o = options_;
   check(o);

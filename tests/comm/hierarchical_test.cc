@@ -110,4 +110,21 @@ TEST(Hierarchical, ErrorsNameRanksByTheirNumbersInTheWholeGroup) {
   });
 }
 
+// An all_reduce of N bytes on two machines of two ranks sends N / 2 bytes from each rank over the network.
+TEST(Hierarchical, OnlyBytesBetweenMachinesCount) {
+  run_ranks({.ranks = 4, .backend = "hierarchical", .ranks_a_machine = 2}, [](Rank& r) {
+    std::vector<float> data(100000);
+    const Communicator machine = r.world().split(r.rank() / 2).value();
+    const auto sum = [&](const Communicator& group) {
+      group.all_reduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum);
+    };
+    const std::uint64_t before = r.world().network_bytes().value();
+    sum(r.world());
+    EXPECT_GE(r.world().network_bytes().value() - before, data.size() * 2);
+    EXPECT_LE(r.world().network_bytes().value() - before, data.size() * 2 + 4096);
+    sum(machine);
+    EXPECT_EQ(machine.network_bytes(), 0U);
+  });
+}
+
 }  // namespace reigen::testing

@@ -5,6 +5,7 @@
 #include "comm/contract.h"
 #include "comm/schedule/table.h"
 #include "reigen/base/error.h"
+#include "reigen/comm/call_list.h"
 
 namespace reigen::testing {
 
@@ -222,6 +223,23 @@ TEST(TcpMessages, ManyAreUnderWayAtOnce) {
 
 TEST(TcpAlgorithms, OtherBackendsHaveNoChoice) {
   EXPECT_THROW(Communicator({.backend = "self", .algorithms = "all_reduce:ring"}), InvalidArgument);
+}
+
+TEST(Tcp, GroupsCountTheBytesThatTheySend) {
+  run_ranks({.ranks = 2, .backend = "tcp"}, [](Rank& r) {
+    const std::vector<float> data(10000);
+    std::vector<float> arrives(data.size());
+    const Communicator half = r.world().split(0).value();
+    const std::uint64_t before = half.network_bytes().value();
+    const std::uint64_t of_world = r.world().network_bytes().value();
+    comm::CallList calls;
+    calls.send(data.data(), data.size(), DataType::kFloat32, 1 - r.rank());
+    calls.recv(arrives.data(), arrives.size(), DataType::kFloat32, 1 - r.rank());
+    half.run(calls);
+    EXPECT_GE(half.network_bytes().value() - before, data.size() * 4);
+    EXPECT_LE(half.network_bytes().value() - before, data.size() * 4 + 256);  // and a header
+    EXPECT_EQ(r.world().network_bytes(), of_world);
+  });
 }
 
 }  // namespace

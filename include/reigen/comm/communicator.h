@@ -212,6 +212,12 @@ class Communicator {
   // block.
   void poll() const;
 
+  // The number of bytes that this rank's calls of this group on the host's memory have given to network connections so
+  // far. A group that was split off this one counts by itself. The number is 0 if the ranks share memory; connections
+  // between ranks of one machine count as network connections. No number if a library (MPI) moves the data. Any thread
+  // may call it at any time.
+  std::optional<std::uint64_t> network_bytes() const;
+
   // The last 1,024 calls of this rank, in the order of the calls. They come from the flight record
   // (docs/flight_recorder.md), which this group shares with all groups that are related to it by split(). Reads about
   // 100 KB, and does not communicate.

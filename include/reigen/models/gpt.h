@@ -37,6 +37,9 @@ struct GptOptions {
   nn::Kernels kernels = nn::Kernels::kAuto;
 };
 
+// As training_flops() of llama.h.
+double training_flops(const GptOptions& options, std::int64_t positions);
+
 class Gpt : public torch::nn::Module {
  public:
   explicit Gpt(const GptOptions& options = {});  // throws InvalidArgument for sizes out of range

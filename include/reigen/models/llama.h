@@ -45,6 +45,11 @@ struct LlamaOptions {
   nn::Kernels kernels = nn::Kernels::kAuto;
 };
 
+// The floating-point operations of forward and backward for one sequence of `positions` tokens, without those that
+// activation checkpointing does again: for each token 6 for each weight of a linear layer, and 12·layers·dim·positions
+// in attention (Chowdhery et al., PaLM, https://arxiv.org/abs/2204.02311, appendix B). Masked scores count too.
+double training_flops(const LlamaOptions& options, std::int64_t positions);
+
 class Llama : public torch::nn::Module {
  public:
   explicit Llama(const LlamaOptions& options = {});  // throws InvalidArgument for sizes out of range

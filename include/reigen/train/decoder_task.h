@@ -55,6 +55,7 @@ class DecoderTask final : public Task {
   data::DatasetPtr training_data() override;  // throws as data::read_corpus and format::Tokenizer::read
   data::DatasetPtr test_data() override;
   std::string kind_of_samples() const override;
+  double flops_of_sample() override;
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
   Scores score(const at::Tensor& input, const at::Tensor& target) override;
   std::int64_t score_batch() const override { return 16; }  // few, because each sample has many tokens

@@ -95,6 +95,10 @@ class Task {
   virtual at::Tensor loss(const at::Tensor& input, const at::Tensor& target);
   virtual at::Tensor loss_of(const data::Samples& samples) { return loss(samples.input, samples.target); }
 
+  // The floating-point operations of forward and backward for one sample, or 0 if they are not known. If they are, the
+  // trainer reports which part of the speed of matrix products the run reaches (model FLOPs utilisation).
+  virtual double flops_of_sample() { return 0; }
+
   // The score of a batch, computed without gradients and in eval mode. A task overrides score(), or score_of() if its
   // samples have several tensors. The trainer calls score_of().
   virtual Scores score(const at::Tensor& input, const at::Tensor& target);

@@ -136,6 +136,16 @@ class HierarchicalBackend : public Backend {
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return group_.inside[0].backend->allocate(bytes); }
   std::shared_ptr<void> hold(const void* pointer) override { return group_.inside[0].backend->hold(pointer); }
+  std::optional<std::uint64_t> network_bytes() const override {
+    std::uint64_t sum = 0;
+    for (const Part* part : group_.parts()) {
+      if (!part->backend) continue;
+      const std::optional<std::uint64_t> bytes = part->backend->network_bytes();
+      if (!bytes) return std::nullopt;
+      sum += *bytes;
+    }
+    return sum;
+  }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& members) override;
 
  private:

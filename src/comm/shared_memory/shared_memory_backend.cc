@@ -55,6 +55,7 @@ class SharedMemoryBackend : public Backend {
   }
   base::CoreShare core_share() const override { return group_.core_share(); }
   bool shares_memory() const override { return !medium(); }
+  std::optional<std::uint64_t> network_bytes() const override { return 0; }
   std::shared_ptr<Before> mark(const Stream& after) override { return medium() ? medium()->mark(after) : nullptr; }
   Device device() const override { return medium() ? medium()->device() : Device::cpu(); }
   void sleep(const std::function<bool()>& ready, std::chrono::nanoseconds limit) override {

@@ -62,7 +62,7 @@ Group::Group(const GroupOptions& options)
       if (i == 0) {
         control_.connect(q, std::move(neighbour.sockets[i]));
       } else {
-        peer.streams.emplace_back(std::move(neighbour.sockets[i]));
+        peer.streams.emplace_back(std::move(neighbour.sockets[i]), bytes_sent_);
       }
     }
   }

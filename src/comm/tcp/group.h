@@ -52,6 +52,8 @@ class Group {
   // The connection to `rank` that carries messages (send, recv). Messages may overtake collectives, and collectives may
   // overtake messages.
   Stream& messages(int rank) { return peers_[static_cast<std::size_t>(rank)].streams.front(); }
+  // The bytes that the connections for messages and collectives have sent. Any thread may call it.
+  std::uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
   // Keeps the header of the latest call of a rank, for error messages. The headers of two lanes may arrive in another
   // order than the order of the calls, so note_call() ignores the header of an earlier call.
   void note_call(int rank, const Header& header);
@@ -114,6 +116,7 @@ class Group {
   GroupOptions options_;
   AlgorithmChoice algorithms_{"", Family::kTcp};
   std::atomic<const schedule::Algorithm*> last_algorithm_ = nullptr;
+  std::atomic<std::uint64_t> bytes_sent_ = 0;  // the streams of peers_ add to it
   std::vector<Peer> peers_;
   Control control_;
   UniqueFd poll_fd_;

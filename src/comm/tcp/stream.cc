@@ -85,7 +85,8 @@ Condition condition_of(int fd) {
           .quiet = std::chrono::milliseconds(info->tcpi_last_data_recv)};
 }
 
-Stream::Stream(net::Socket socket) : socket_(std::move(socket)), spilled_(kSpill) {}
+Stream::Stream(net::Socket socket, std::atomic<std::uint64_t>& total)
+    : socket_(std::move(socket)), spilled_(kSpill), total_(&total) {}
 
 void Stream::send(const void* data, std::size_t bytes) {
   if (bytes > 0) out_.push_back({const_cast<void*>(data), bytes});  // iovec has no const pointer
@@ -100,6 +101,7 @@ bool Stream::push() {
   const ssize_t count = move(fd(), out_.data() + out_first_, std::min(kPieces, out_.size() - out_first_), true);
   if (count > 0) {
     sent_ += static_cast<std::size_t>(count);
+    total_->fetch_add(static_cast<std::size_t>(count), std::memory_order_relaxed);
     consume(out_, out_first_, static_cast<std::size_t>(count));
     return true;
   }

@@ -6,6 +6,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +48,8 @@ class UnreachableMemory : public InvalidArgument {
 
 class Stream {
  public:
-  explicit Stream(net::Socket socket);
+  // Adds the number of bytes that it sends to `total`, which must outlive the stream.
+  Stream(net::Socket socket, std::atomic<std::uint64_t>& total);
 
   int fd() const { return socket_.fd(); }
 
@@ -93,6 +95,7 @@ class Stream {
   bool gives_nothing_ = false;  // the other side sends no more data
   int error_ = 0;               // errno of the end of the connection; 0 if the other side closed it
   std::uint64_t sent_ = 0;      // bytes that the kernel has taken
+  std::atomic<std::uint64_t>* total_;
   std::uint64_t acknowledged_ = 0;
   std::optional<Deadline::Clock::time_point> unanswered_since_;
 };

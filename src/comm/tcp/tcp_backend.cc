@@ -40,6 +40,7 @@ class TcpBackend : public Backend {
   void publish_abort(const AbortCause& cause) override { group_.publish_abort(cause); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return blocks_->add(self::allocate(bytes), bytes); }
   std::shared_ptr<void> hold(const void* pointer) override { return blocks_->hold(pointer); }
+  std::optional<std::uint64_t> network_bytes() const override { return group_.bytes_sent(); }
   std::unique_ptr<Backend> make_child(const GroupOptions& options, const std::vector<int>& /*members*/) override {
     return std::make_unique<TcpBackend>(options, blocks_);
   }

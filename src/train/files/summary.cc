@@ -43,6 +43,7 @@ std::string to_json(const Summary& s) {
                                        {"test_samples", s.test.count},
                                        {"samples_per_s", s.samples_per_s},
                                        {"samples_per_s_overall", s.samples_per_s_overall},
+                                       {"terms_per_s", s.terms_per_s},
                                        {"world_size", s.world_size},
                                        {"backend", s.backend},
                                        {"strategy", s.strategy},
@@ -70,6 +71,11 @@ std::string to_json(const Summary& s) {
                         {"bubble", s.pipeline->bubble},
                         {"bubble_predicted", s.pipeline->predicted}};
   }
+  if (s.flops) {
+    json["model_flops_utilisation"] = s.flops->utilisation;
+    json["flops_of_sample"] = s.flops->of_sample;
+    json["gemm_peak_flops_per_s"] = s.flops->peak;
+  }
   for (const auto& [key, value] : s.test_figures) json[key] = value;
   return json.dump(2) + '\n';
 }
@@ -84,7 +90,13 @@ std::string to_text(const Summary& s) {
   if (s.mean.step > 0) {
     const double all = s.mean.step;
     const auto share = [&](double part) { return fmt::format("{:.1f} ms ({:.0f} %)", part * 1e3, 100 * part / all); };
-    text += fmt::format("  speed          {:.0f} samples/s\n", s.samples_per_s);
+    text += fmt::format("  speed          {:.0f} samples/s", s.samples_per_s);
+    if (s.terms_per_s > s.samples_per_s) text += fmt::format(", {:.0f} tokens/s", s.terms_per_s);
+    if (s.flops) {
+      text += fmt::format(", {:.0f} % of the speed of matrix products (MFU; {:.3g} TFLOP/s measured)",
+                          100 * s.flops->utilisation, s.flops->peak * 1e-12);
+    }
+    text += '\n';
     text += fmt::format(
         "  step           {:.1f} ms: data {}, forward {}, backward {}, exposed communication {}, optimizer {}\n",
         all * 1e3, share(s.mean.data), share(s.mean.forward), share(s.mean.backward), share(s.mean.exposed),

@@ -33,6 +33,14 @@ struct Summary {
   std::vector<std::pair<std::string, double>> test_figures = {};  // further figures of the task
   double samples_per_s = 0;                                       // samples of a step / median time of a step
   double samples_per_s_overall = 0;                               // samples / time of all steps, including the first
+  double terms_per_s = 0;                                         // likewise of the terms of the loss: tokens of a text
+  // Of a task that knows how many operations a sample needs (Task::flops_of_sample()).
+  struct Flops {
+    double of_sample = 0;
+    double peak = 0;         // operations per second of all ranks in products of matrices, measured after the last step
+    double utilisation = 0;  // of the median step: the part of `peak` that the model's own operations reach
+  };
+  std::optional<Flops> flops = {};
   StepTime mean = {};
   double first_step_s = 0;  // from the start of the process to the end of the first optimizer step
   double wall_s = 0;        // from the start of the process to the summary

@@ -16,6 +16,7 @@
 #include "train/model/precision.h"
 #include "train/run/agree.h"
 #include "train/run/process_age.h"
+#include "train/watch/gemm_peak.h"
 
 namespace reigen::train {
 
@@ -112,6 +113,18 @@ std::optional<Summary::Pipeline> Ending::draw_pipeline() {
                            .predicted = times.predicted.bubble};
 }
 
+std::optional<Summary::Flops> Ending::flops_at(double samples_per_s) {
+  const double of_sample = run_.task.flops_of_sample();
+  if (of_sample <= 0) return std::nullopt;
+  const std::string& precision = run_.config.train.precision;
+  const at::ScalarType type = precision == "fp64"   ? at::kDouble
+                              : precision == "bf16" ? at::kBFloat16
+                              : precision == "fp16" ? at::kHalf
+                                                    : at::kFloat;
+  const double peak = measure_gemm_peak(run_.world, run_.device, type);
+  return Summary::Flops{.of_sample = of_sample, .peak = peak, .utilisation = of_sample * samples_per_s / peak};
+}
+
 Summary Ending::summarize() {
   Summary summary{.task = run_.task.name(),
                   .backend = run_.world.backend(),
@@ -135,6 +148,8 @@ Summary Ending::summarize() {
   if (times_.count() > 0) {
     summary.samples_per_s = static_cast<double>(data_.samples_per_step()) / times_.median_step();
     summary.samples_per_s_overall = times_.overall_samples_per_s();
+    summary.terms_per_s = summary.samples_per_s * times_.terms_of_sample();
+    summary.flops = flops_at(summary.samples_per_s);
   }
   const std::int64_t peak = peak_memory_bytes();
   summary.peak_rss_bytes.resize(static_cast<std::size_t>(run_.world.size()));

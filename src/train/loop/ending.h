@@ -48,6 +48,7 @@ class Ending {
  private:
   void note_lost_checkpoint(const std::string& why);
   void write_results();
+  std::optional<Summary::Flops> flops_at(double samples_per_s);
   Summary summarize();
   std::optional<Summary::Pipeline> draw_pipeline();
   void say_closing_words();

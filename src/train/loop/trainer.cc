@@ -340,7 +340,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   time.step = cycle.lap();
   run.done += 1;
   if (times.count() == 0) ending.note_first_step();
-  times.add(time, batch.global_count);
+  times.add(time, batch.global_count, batch.global_terms);
   Losses::Noted noted = losses.noted(given, batch, time);
   if (is_late)
     late.add(std::move(noted), own, batch);

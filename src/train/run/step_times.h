@@ -38,9 +38,10 @@ class Stopwatch {
 // whole step.
 class StepTimes {
  public:
-  void add(const StepTime& time, std::int64_t samples) {
+  void add(const StepTime& time, std::int64_t samples, std::int64_t terms) {
     times_.push_back(time);
     samples_ += samples;
+    terms_ += terms;
     seconds_ += time.step;
   }
 
@@ -74,11 +75,14 @@ class StepTimes {
   }
 
   std::size_t count() const { return times_.size(); }
+  // The mean number of terms of the loss in a sample: of tokens in a text, 1 in most other data.
+  double terms_of_sample() const { return samples_ > 0 ? static_cast<double>(terms_) / static_cast<double>(samples_) : 0; }
   double overall_samples_per_s() const { return seconds_ > 0 ? static_cast<double>(samples_) / seconds_ : 0; }
 
  private:
   std::vector<StepTime> times_;
   std::int64_t samples_ = 0;
+  std::int64_t terms_ = 0;
   double seconds_ = 0;
 };
 

@@ -114,6 +114,11 @@ std::string DecoderTask<M, S>::kind_of_samples() const {
 }
 
 template <class M, class S>
+double DecoderTask<M, S>::flops_of_sample() {
+  return models::training_flops(module().options(), options_.model.context);
+}
+
+template <class M, class S>
 parallel::Plan DecoderTask<M, S>::tensor_plan() {
   return models::tensor_plan(module().options());
 }

@@ -1,0 +1,33 @@
+#include "train/watch/gemm_peak.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "tensor/calls.h"
+#include "train/run/step_times.h"
+
+namespace reigen::train {
+
+double measure_gemm_peak(const Communicator& world, const at::Device& device, at::ScalarType type) {
+  constexpr int kRounds = 5;  // the first warms up; of the others the fastest counts
+  const at::NoGradGuard no_grad;
+  const std::int64_t size = device.is_cpu() ? 1024 : 8192;
+  const at::Tensor a = at::ones({size, size}, at::TensorOptions().device(device).dtype(type));
+  const at::Tensor b = a.clone();
+  at::Tensor product = at::empty_like(a);
+  const double operations = 2.0 * static_cast<double>(size * size * size);
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    world.barrier({.tag = "speed of matrix products"});
+    Stopwatch time;
+    at::mm_out(product, a, b);
+    if (!device.is_cpu()) tensor::finish_stream_of(product);
+    if (round > 0) best = std::max(best, operations / time.lap());
+  }
+  world.all_reduce(&best, &best, 1, DataType::kFloat64, ReduceOp::kSum, {.tag = "speed of matrix products"});
+  return best;
+}
+
+}  // namespace reigen::train
