@@ -49,6 +49,7 @@ class MeshRun : public TrainerTest {
       LlamaTask task(
           {.path = (root_ / "text.txt").string(),
            .type = at::kDouble,
+           .without_memory = without_memory_,
            .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}});
       Trainer(task, world,
               {.config = run,
@@ -59,6 +60,8 @@ class MeshRun : public TrainerTest {
           .fit();
     });
   }
+
+  bool without_memory_ = true;  // as recipes make their models
 
   // A text of 4000 characters: a run validates on a tenth of it.
   void SetUp() override {
@@ -110,15 +113,24 @@ const std::vector<Mesh> kMeshes{
 
 TEST_F(MeshRun, TrainsAsOneRankDoes) {
   fit(1, with({}, "one"));
+  const auto one = nlohmann::json::parse(read_file(root_ / "one" / "summary.json"));
+  EXPECT_GT(one["flops_of_sample"], 0);
   for (std::size_t i = 0; i < kMeshes.size(); ++i) {
     const std::string name = "mesh" + std::to_string(i);
     SCOPED_TRACE(name);
+    without_memory_ = i % 2 == 0;
     fit(kMeshes[i].ranks, with(kMeshes[i], name));
     expect_the_same(name, "one");
     const auto summary = nlohmann::json::parse(read_file(root_ / name / "summary.json"));
     for (const char* part : {"parameters", "gradients", "optimizer"}) {
       EXPECT_EQ(summary["memory_bytes"][part]["by_rank"], summary["memory_bytes"][part]["formula_by_rank"]) << part;
     }
+    EXPECT_EQ(summary["flops_of_sample"], one["flops_of_sample"]);
+    EXPECT_GT(summary["gemm_peak_flops_per_s"], 0);
+    EXPECT_NEAR(summary["model_flops_utilisation"].get<double>(),
+                summary["flops_of_sample"].get<double>() * summary["samples_per_s"].get<double>() /
+                    summary["gemm_peak_flops_per_s"].get<double>(),
+                1e-12);
   }
 }
 

@@ -96,6 +96,7 @@ struct PipelineReport {
   // The actions with their begin and end, in seconds since the begin of the rank's step. A receive ends when the
   // message is there; waiting for it is part of the receive.
   std::vector<schedule::Span> spans = {};
+  std::int64_t began = 0;        // nanoseconds since 1970: the begin of the rank's step
   double forward = 0;            // seconds in F
   double backward = 0;           // seconds in B, I and W
   double waiting = 0;            // seconds in receives and in waits for sends

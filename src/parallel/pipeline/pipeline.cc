@@ -62,7 +62,6 @@ struct Pipeline::State {
   std::vector<Tied> tied = {};  // of this rank
   std::optional<LastStage> last_stage = {};
   PipelineReport report = {};
-  std::int64_t began = 0;  // nanoseconds since 1970: begin of the last step
 };
 
 namespace {
@@ -258,7 +257,7 @@ at::Device Pipeline::State::device() const {
 void Pipeline::State::run(const schedule::Schedule& schedule, const PipelineStep& what,
                           const std::function<void(StepRun&)>& body) {
   using std::chrono::system_clock;
-  began = std::chrono::duration_cast<std::chrono::nanoseconds>(system_clock::now().time_since_epoch()).count();
+  const std::chrono::nanoseconds began = system_clock::now().time_since_epoch();
   std::optional<Messages> messages(std::in_place, ranks, schedule.micro_batches, device());
   StepRun step(*stages, schedule, ranks.rank(), what, *messages, last_stage, report);
   const auto end = [&](const char* why) {
@@ -280,6 +279,7 @@ void Pipeline::State::run(const schedule::Schedule& schedule, const PipelineStep
     end("an exception that is no std::exception");
     throw;
   }
+  report.began = began.count();
   report.bytes_sent = messages->bytes_sent();
 }
 
@@ -443,7 +443,7 @@ schedule::Replay Pipeline::gather_last() const {
   std::vector<double> all(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
   ranks.all_gather_v(numbers.data(), all.data(), sizes, DataType::kFloat64, {.tag = "pipeline: spans"});
   std::vector<std::int64_t> begins(sizes.size());
-  ranks.all_gather(&state_->began, begins.data(), 1, DataType::kInt64, {.tag = "pipeline: begins"});
+  ranks.all_gather(&state_->report.began, begins.data(), 1, DataType::kInt64, {.tag = "pipeline: begins"});
   std::vector<int> most(state_->report.in_flight.by_stage);
   most.insert(most.end(), state_->report.in_flight.by_rank.begin(), state_->report.in_flight.by_rank.end());
   std::vector<std::int32_t> in_flight(most.begin(), most.end());

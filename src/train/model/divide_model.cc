@@ -117,7 +117,6 @@ parallel::TensorParallel divide_layers(Run& run) {
                .expected = "the recipe gpt or llama, or a task with tensor_plan()",
                .fix = "leave mesh.tp out, or give the task a plan (reigen/parallel/tensor_parallel.h)"});
   }
-  require_memory(run, "mesh.tp", "make it without that where config.mesh.tp is above 1");
   return parallel::parallelize(run.task.module(), *run.mesh, plan, {.sequence = run.config.mesh.sequence});
 }
 

@@ -75,11 +75,15 @@ std::function<void()> alone(std::function<void()> body) {
   };
 }
 
-// Returns the tensors of the module. Tensors without memory get an empty part, so nothing is read into them.
-std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& module) {
+// Returns the tensors of the module. Tensors without memory get an empty part of the whole tensor, so nothing is read
+// into them.
+std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& module,
+                                                   const parallel::TensorParallel& divided) {
   std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module);
   for (tensor::NamedTensor& item : tensors) {
-    if (nn::has_no_memory(item.tensor)) item.part = layout::flat_part(item.tensor.sizes().vec(), 0, 0);
+    if (!nn::has_no_memory(item.tensor)) continue;
+    item.shape = divided && divided.divides(item.name) ? divided.whole_shape(item.name) : item.tensor.sizes().vec();
+    item.part = layout::flat_part(item.shape, 0, 0);
   }
   return tensors;
 }
@@ -124,7 +128,7 @@ void TrainedModel::make(const Start& start) {
 
 void TrainedModel::set_values(const Start& start) {
   if (start.from != nullptr)
-    tensor::read_into(*start.from, "model", those_with_memory(module()), pipeline_.elsewhere());
+    tensor::read_into(*start.from, "model", those_with_memory(module(), divided_), pipeline_.elsewhere());
   else
     run_.task.initialize(static_cast<std::uint64_t>(run_.config.train.seed));
 }
@@ -139,7 +143,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
       data_parallel_options(config.parallel, run_.data, run_.device, run_.mesh.has_value());
   how.units = run_.task.units();
   if (config.mesh.tp > 1) {
-    how.tensor_parallel = divide_layers(run_);
+    divided_ = how.tensor_parallel = divide_layers(run_);
     run_.task.divide(how.tensor_parallel);
   }
   if (config.mesh.cp > 1) how.context_parallel = divide_sequences(run_);
@@ -209,6 +213,7 @@ void TrainedModel::release() {
   optimization_.reset();
   parallel_.reset();
   pipeline_ = {};
+  divided_ = {};
   activations_.reset();
 }
 

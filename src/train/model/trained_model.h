@@ -83,6 +83,7 @@ class TrainedModel {
   Run& run_;
   std::unique_ptr<nn::ActivationCheckpoint> activations_;
   parallel::Pipeline pipeline_;
+  parallel::TensorParallel divided_;  // with mesh.tp
   std::optional<parallel::DataParallelBase> parallel_;
   std::optional<Optimization> optimization_;
   std::vector<std::pair<std::string, std::int64_t>> mesh_;

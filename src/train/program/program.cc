@@ -172,8 +172,7 @@ int train_rank(const Job& job, const Communicator& world) {
   try {
     const bool measures_units = job.config.mesh.pp > 1 && job.config.mesh.cut == "time";
     const bool computes_first = job.config.train.verify > 0 || measures_units;
-    const bool without_memory = !computes_first && job.config.mesh.tp == 1;  // whole weights are divided there
-    const std::unique_ptr<Task> task = job.recipe.make(job.config, without_memory);
+    const std::unique_ptr<Task> task = job.recipe.make(job.config, /*without_memory=*/!computes_first);
     Trainer trainer(*task, world,
                     {.config = job.config,
                      .batch_per_rank = job.recipe.batch_per_rank,

@@ -76,7 +76,9 @@ class StepTimes {
 
   std::size_t count() const { return times_.size(); }
   // The mean number of terms of the loss in a sample: of tokens in a text, 1 in most other data.
-  double terms_of_sample() const { return samples_ > 0 ? static_cast<double>(terms_) / static_cast<double>(samples_) : 0; }
+  double terms_of_sample() const {
+    return samples_ > 0 ? static_cast<double>(terms_) / static_cast<double>(samples_) : 0;
+  }
   double overall_samples_per_s() const { return seconds_ > 0 ? static_cast<double>(samples_) / seconds_ : 0; }
 
  private:

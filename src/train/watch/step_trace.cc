@@ -63,9 +63,16 @@ void StepTrace::lap(const char* name) {
   last_lap_ = now;
 }
 
-void StepTrace::end(const parallel::DataParallelBase& parallel) {
+void StepTrace::end(const parallel::DataParallelBase& parallel, const parallel::Pipeline& pipeline) {
   if (!timeline_ || step_ > steps_.last) return;
   timeline_->add(fmt::format("step {}", step_), begin_, last_lap_);
+  if (pipeline) {
+    const parallel::PipelineReport& report = pipeline.last();
+    const auto at = [&](double seconds) { return report.began + static_cast<std::int64_t>(seconds * 1e9); };
+    for (const auto& [action, start, end] : report.spans) {
+      timeline_->add(schedule::to_text(action), at(start), at(end));
+    }
+  }
   timeline_->add_communication(parallel.last_buckets());
 }
 

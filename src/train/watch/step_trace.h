@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "reigen/parallel/pipeline.h"
 #include "reigen/train/timeline.h"
 
 namespace reigen::train {
@@ -29,7 +30,8 @@ class StepTrace {
   void begin(std::int64_t step, double waited);
   // Records the time since the last lap(), or since the beginning of the step, under this name.
   void lap(const char* name);
-  void end(const parallel::DataParallelBase& parallel);
+  // `pipeline`: the actions of its last step are spans inside the step. It may be empty.
+  void end(const parallel::DataParallelBase& parallel, const parallel::Pipeline& pipeline);
 
   // Whether this step is the last of the range or a later one, and traced steps are not written yet.
   bool is_due(std::int64_t step) const { return timeline_ && step >= steps_.last; }

@@ -37,7 +37,7 @@ void TraceWatch::begin_step(std::int64_t step, double waited) {
 void TraceWatch::end_phase(Phase phase) {
   if (!trace_) return;
   trace_->lap(name_of(phase));
-  if (phase == Phase::kOptimizer) trace_->end(model_.parallel());
+  if (phase == Phase::kOptimizer) trace_->end(model_.parallel(), model_.pipeline());
 }
 
 void TraceWatch::end_step(std::int64_t step) {

@@ -1,4 +1,4 @@
-#include "schedule/generators.h"
+#include "schedule/known/generators.h"
 
 namespace reigen::schedule {
 

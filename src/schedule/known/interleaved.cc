@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "schedule/generators.h"
+#include "schedule/known/generators.h"
 
 namespace reigen::schedule {
 namespace {

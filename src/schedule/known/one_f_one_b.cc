@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "schedule/generators.h"
+#include "schedule/known/generators.h"
 
 namespace reigen::schedule {
 

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "reigen/base/error.h"
-#include "schedule/generators.h"
+#include "schedule/known/generators.h"
 
 namespace reigen::schedule {
 namespace {
