@@ -120,8 +120,6 @@ void check_parallel(const Config& config) {
        {divides_model && config.train.not_finite == "rollback",
         fmt::format("{} and train.not_finite rollback do not go together yet", mesh),
         "choose train.not_finite stop or skip"},
-       {divides_model && config.train.verify > 0,
-        fmt::format("{} and train.verify do not go together: the check compares data parallelism only", mesh)},
        {divides_model && keeps_errors(parallel.strategy),
         fmt::format("{} and {} do not go together yet: the strategy keeps errors of this rank's gradients", mesh,
                     strategy),

@@ -1,6 +1,8 @@
 // Runs whose ranks divide the model (mesh.tp, mesh.pp): they train as one rank does, and checkpoints fit every
 // mesh.
+#include <functional>
 #include <map>
+#include <memory>
 
 #include "reigen/checkpoint/checkpoint.h"
 #include "reigen/tensor/tensor_files.h"
@@ -46,22 +48,34 @@ class MeshRun : public TrainerTest {
 
   void fit(int ranks, const Config& run, std::vector<std::string>* said = nullptr) const {
     run_threads(ranks, [&](Communicator& world) {
-      LlamaTask task(
-          {.path = (root_ / "text.txt").string(),
-           .type = at::kDouble,
-           .without_memory = without_memory_,
-           .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}});
+      LlamaTaskOptions options{
+          .path = (root_ / "text.txt").string(),
+          .type = at::kDouble,
+          .without_memory = without_memory_,
+          .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}};
+      LlamaTask task(options);
+      options.without_memory = false;
+      options.model.theta = theta_of_one_;
+      const auto make_task = [&]() -> std::unique_ptr<Task> {
+        auto second = std::make_unique<LlamaTask>(options);
+        if (change_one_) change_one_(*second);
+        return second;
+      };
       Trainer(task, world,
               {.config = run,
                .write =
                    [&](const std::string& text) {
                      if (said != nullptr) said->push_back(text);
-                   }})
+                   },
+               .make_task = make_task})
           .fit();
     });
   }
 
   bool without_memory_ = true;  // as recipes make their models
+  // How the model of one process differs, with which train.verify compares.
+  double theta_of_one_ = 10000;
+  std::function<void(LlamaTask&)> change_one_ = {};
 
   // A text of 4000 characters: a run validates on a tenth of it.
   void SetUp() override {
@@ -149,6 +163,47 @@ TEST_F(MeshRun, ACheckpointOfOneMeshFitsAnother) {
       fs::remove_all(root_ / "half");
     }
   }
+}
+
+TEST_F(MeshRun, ALayoutIsVerifiedBesideOneProcess) {
+  for (const std::size_t i : {std::size_t{2}, std::size_t{4}, std::size_t{7}, std::size_t{10}, kMeshes.size() - 1}) {
+    Config run = with(kMeshes[i], "verified" + std::to_string(i));
+    run.train.verify = 2;
+    std::vector<std::string> said;
+    fit(kMeshes[i].ranks, run, &said);
+    EXPECT_THAT(said, Contains(HasSubstr("verified: 2 steps of this layout are those of one process"))) << i;
+  }
+}
+
+// The first difference is named: the layer whose angles are others, and the unit whose gradient is another.
+TEST_F(MeshRun, WhatDiffersFromOneProcessIsNamed) {
+  const auto refusal = [&](const Mesh& mesh, std::function<void(LlamaTask&)> change, double theta) {
+    fs::remove_all(root_ / "differs");
+    change_one_ = std::move(change);
+    theta_of_one_ = theta;
+    Config run = with(mesh, "differs");
+    run.train.verify = 2;
+    try {
+      fit(mesh.ranks, run);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration);
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const Mesh tensors{2, 2, true};
+  EXPECT_THAT(refusal(tensors, {}, 50),
+              HasSubstr("step 1: forward of unit model.layers.0, micro-batch 0, differs on "));
+  EXPECT_THAT(refusal({.ranks = 2, .pp = 2}, {}, 50), HasSubstr("forward of unit model.layers.0, micro-batch 0"));
+  const auto doubles_gradient = [](LlamaTask& task) {
+    task.units()[1].attach(nn::Layer::kPrecision, [](const nn::Carry& input, const nn::Unit::Forward& inner) {
+      nn::Carry output = inner(input);
+      if (output[0].requires_grad()) output[0].register_hook([](const at::Tensor& gradient) { return gradient * 2; });
+      return output;
+    });
+  };
+  EXPECT_THAT(refusal(tensors, doubles_gradient, 10000),
+              HasSubstr("step 1: the gradient that reaches unit model.layers.0 in backward, micro-batch 0, differs"));
 }
 
 TEST_F(MeshRun, RanksThatTheMeshDoesNotDivideAreRefused) {

@@ -104,7 +104,8 @@ inline void describe(Fields& fields, TrainConfig& o) {
   fields.add("compare_every", o.compare_every, at_least(0),
              "steps between two comparisons of the ranks' weights, by hash; 0: never");
   fields.add("verify", o.verify, at_least(0).up_to(1000),
-             "first steps that are also made on one rank, in fp32 without strategy and shards; the losses must agree");
+             "first steps that are also made on one rank. With a mesh each rank trains the whole model too, and units, "
+             "gradients and weights must agree; else gradients and weights, in fp32 without strategy and shards");
   fields.add("log_every", o.log_every, at_least(1).up_to(1e9), "steps between two lines, if the output is no terminal");
 }
 

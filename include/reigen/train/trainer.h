@@ -30,6 +30,9 @@ struct TrainerOptions {
   std::function<void(const std::string&)> write = {};  // receives rank 0's output; if empty, stdout gets it
   int columns = 0;                                     // width of the terminal, for a progress bar; 0 means plain lines
   std::string resume_command = {};                     // shown to the user when the run was stopped
+  // Makes a second task like the first, with its model's memory. For train.verify with a mesh, which trains this model
+  // as one process would.
+  std::function<std::unique_ptr<Task>()> make_task = {};
 };
 
 struct FitResult {

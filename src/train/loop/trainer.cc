@@ -42,6 +42,7 @@
 #include "train/watch/memory_watch.h"
 #include "train/watch/not_finite.h"
 #include "train/watch/replica_watch.h"
+#include "train/watch/side_by_side.h"
 #include "train/watch/trace_watch.h"
 
 namespace reigen::train {
@@ -81,6 +82,7 @@ struct Trainer::Impl {
   StepGraph graph{run, data, model};
   MemoryWatch memory;
   ReplicaWatch replicas{run, model, checkpoints};
+  SideBySide side_by_side{run, model};
   TraceWatch trace{run, files, model, outcome, cycle};
   Ending ending{run, files, data, model, lines, checkpoints, validation, memory, times, outcome};
   std::vector<Watcher*> watchers = {&replicas, &trace, &memory};
@@ -165,6 +167,7 @@ void Trainer::Impl::begin() {
               .other_strategy = found != nullptr ? what_differs_in_strategy(*found, data.described()) : "",
               .global_batch = data.loader().global_batch(),
               .samples_per_step = data.samples_per_step()});
+  side_by_side.open(data.loader().global_batch());
   checkpoints.begin();
   if (files.saves_initial() && model.gathers()) {
     require_room("the whole model, for run.save_initial,", model.whole_weights(), "leave run.save_initial out",
@@ -284,6 +287,7 @@ void Trainer::Impl::step(const data::Batch& batch, double waited) {
   const std::int64_t number = run.done + 1;
   const auto abandon = [&] {
     for (Watcher* watcher : watchers) watcher->abandon_step();
+    side_by_side.abandon_step();
   };
   try {
     make_step(batch, waited);
@@ -308,6 +312,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   end_phase(Phase::kData);
   model.parallel().number_step(run.done + 1);
   not_finite.begin_step();
+  side_by_side.begin_step(batch);
   const OwnLoss own = forward_and_backward(batch, time);
   model.note_step();
   const double averaging = run.world.size() > 1 ? model.parallel().last_exposed_communication().count() : 0;
@@ -339,6 +344,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   time.optimizer -= meetings;
   time.step = cycle.lap();
   run.done += 1;
+  side_by_side.end_step(gradients.norm);
   if (times.count() == 0) ending.note_first_step();
   times.add(time, batch.global_count, batch.global_terms);
   Losses::Noted noted = losses.noted(given, batch, time);

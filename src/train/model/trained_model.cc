@@ -112,7 +112,7 @@ void TrainedModel::make(const Start& start) {
     if (!without_memory) set_values(start);
   });
   activations_ = checkpoint_activations(run_.task, run_.config.train);
-  if (run_.config.train.verify > 0 && run_.rollbacks == 0) {
+  if (run_.config.train.verify > 0 && run_.rollbacks == 0 && !run_.mesh) {
     run_.say(verify_before_training(run_.task, run_.config, start.samples_per_step, run_.world));
   }
   try {
@@ -146,7 +146,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
     divided_ = how.tensor_parallel = divide_layers(run_);
     run_.task.divide(how.tensor_parallel);
   }
-  if (config.mesh.cp > 1) how.context_parallel = divide_sequences(run_);
+  if (config.mesh.cp > 1) context_ = how.context_parallel = divide_sequences(run_);
   if (config.mesh.pp > 1) {
     const std::int64_t micro = config.train.micro_batch;
     pipeline_ = how.pipeline = divide_stages(run_, micro > 0 ? std::min(micro, samples) : samples);
@@ -214,6 +214,7 @@ void TrainedModel::release() {
   parallel_.reset();
   pipeline_ = {};
   divided_ = {};
+  context_ = {};
   activations_.reset();
 }
 

@@ -43,6 +43,8 @@ class TrainedModel {
   torch::nn::Module& module() const { return pipeline_ ? pipeline_.module() : run_.task.module(); }
   // The pipeline of mesh.pp; there is none without it.
   const parallel::Pipeline& pipeline() const { return pipeline_; }
+  // How ranks divide sequences with mesh.cp; empty without it.
+  const parallel::ContextParallel& context() const { return context_; }
   // parallel() and optimization() may be called only after make().
   parallel::DataParallelBase& parallel() { return *parallel_; }
   const parallel::DataParallelBase& parallel() const { return *parallel_; }
@@ -83,7 +85,8 @@ class TrainedModel {
   Run& run_;
   std::unique_ptr<nn::ActivationCheckpoint> activations_;
   parallel::Pipeline pipeline_;
-  parallel::TensorParallel divided_;  // with mesh.tp
+  parallel::TensorParallel divided_;   // with mesh.tp
+  parallel::ContextParallel context_;  // with mesh.cp
   std::optional<parallel::DataParallelBase> parallel_;
   std::optional<Optimization> optimization_;
   std::vector<std::pair<std::string, std::int64_t>> mesh_;

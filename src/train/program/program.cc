@@ -171,14 +171,17 @@ void tell_the_others(const Communicator& world) {
 int train_rank(const Job& job, const Communicator& world) {
   try {
     const bool measures_units = job.config.mesh.pp > 1 && job.config.mesh.cut == "time";
-    const bool computes_first = job.config.train.verify > 0 || measures_units;
+    const config::MeshConfig& mesh = job.config.mesh;
+    const bool divides = mesh.tp > 1 || mesh.cp > 1 || mesh.pp > 1;  // then train.verify makes a second model
+    const bool computes_first = (job.config.train.verify > 0 && !divides) || measures_units;
     const std::unique_ptr<Task> task = job.recipe.make(job.config, /*without_memory=*/!computes_first);
     Trainer trainer(*task, world,
                     {.config = job.config,
                      .batch_per_rank = job.recipe.batch_per_rank,
                      .stop_requested = stop_requested,
                      .columns = terminal_columns(),
-                     .resume_command = job.resume});
+                     .resume_command = job.resume,
+                     .make_task = [&] { return job.recipe.make(job.config, /*without_memory=*/false); }});
     return static_cast<int>(trainer.fit().stopped ? ExitCode::kStopped : ExitCode::kOk);
   } catch (...) {
     tell_the_others(world);

@@ -3,13 +3,15 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <cmath>
+#include <exception>
 #include <functional>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,69 +23,10 @@
 #include "train/model/micro_batch.h"
 #include "train/model/precision.h"
 #include "train/run/agree.h"
+#include "train/watch/unit_listener.h"
 
 namespace reigen::train {
 namespace {
-
-// What a unit passed on in one forward, and the gradients that reached it. Backward fills the gradients in.
-struct Passed {
-  std::vector<at::Tensor> outputs = {};
-  std::vector<at::Tensor> gradients = {};
-};
-
-// Listens to the forwards of units. passed()[u][i] is forward i of unit u since begin().
-class Listener {
- public:
-  explicit Listener(std::vector<nn::Unit> units) : units_(std::move(units)) {
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      units_[u].attach(nn::Layer::kTrace, [this, u](const nn::Carry& input, const nn::Unit::Forward& inner) {
-        nn::Carry output = inner(input);
-        if (listens_) note(u, output);
-        return output;
-      });
-    }
-  }
-  ~Listener() {
-    for (const nn::Unit& unit : units_) unit.detach(nn::Layer::kTrace);
-  }
-  Listener(const Listener&) = delete;  // the units have its address
-  Listener& operator=(const Listener&) = delete;
-
-  void begin() {
-    passed_.assign(units_.size(), {});
-    listens_ = true;
-  }
-  void end() { listens_ = false; }
-  const std::vector<nn::Unit>& units() const { return units_; }
-  const std::vector<std::vector<std::shared_ptr<Passed>>>& passed() const { return passed_; }
-
- private:
-  void note(std::size_t unit, const nn::Carry& output) {
-    const auto passed = std::make_shared<Passed>();
-    passed->gradients.resize(output.size());
-    for (std::size_t k = 0; k < output.size(); ++k) {
-      passed->outputs.push_back(output[k].detach().clone());
-      if (!output[k].requires_grad()) continue;
-      output[k].register_hook([passed, k](const at::Tensor& gradient) {
-        passed->gradients[k] = gradient.detach().clone();
-        return gradient;
-      });
-    }
-    passed_[unit].push_back(passed);
-  }
-
-  std::vector<nn::Unit> units_;
-  std::vector<std::vector<std::shared_ptr<Passed>>> passed_;
-  bool listens_ = false;
-};
-
-// The first difference that a rank has found. All ranks compare in the same order, so the lowest place is the first.
-struct Finding {
-  std::int64_t place = -1;  // -1: none
-  double alone = 0;
-  double in_layout = 0;
-  double largest = 0;  // of the relative differences of the step
-};
 
 enum class What : std::int64_t { kForward, kBackward, kNorm, kWeight };
 
@@ -94,21 +37,54 @@ std::int64_t place_of(What what, std::size_t item, std::size_t micro_batch = 0) 
          static_cast<std::int64_t>(micro_batch);
 }
 
-// Compares with a gradient that is nearly zero: there the optimizer's step may depend on rounding alone.
+// Weights whose gradient is a smaller part of the largest one are not compared: an optimizer that divides by the
+// gradient's magnitude makes a whole step from a gradient that is nothing but rounding.
 constexpr double kSmallGradient = 1e-2;
+
+// Layers that ranks divide, and attention over divided sequences, take the place of LibTorch's operations on the
+// threads that use them. So the whole model computes on a thread of its own.
+void in_own_thread(const std::function<void()>& body) {
+  std::exception_ptr error;
+  std::thread([&] {
+    try {
+      body();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error) std::rethrow_exception(error);
+}
+
+// "pp 0, dp_shard 1, tp 1": the coordinates along axes of more than one rank.
+std::string coordinates_of(const mesh::Mesh& mesh, int rank) {
+  std::vector<std::string> words;
+  const std::vector<int> at = mesh.coordinates_of(rank);
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    if (mesh.axes()[i].size > 1) words.push_back(fmt::format("{} {}", mesh.axes()[i].name, at[i]));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
 
 }  // namespace
 
 struct SideBySide::Alone {
-  Alone(Run& run, TrainedModel& model, std::int64_t global_batch)
-      : run(run),
-        model(model),
-        task(run.options.make_task()),
+  // The first difference that a rank has found. All ranks compare in the same order, so the lowest place is the first.
+  struct Finding {
+    std::int64_t place = -1;  // -1: none
+    double alone = 0;
+    double in_layout = 0;
+    double largest = 0;  // of the relative differences of the step
+  };
+
+  Alone(Run& its_run, TrainedModel& its_model, std::unique_ptr<Task> its_task, std::int64_t global_batch)
+      : run(its_run),
+        model(its_model),
+        task(std::move(its_task)),
         self(run.world.split(run.world.rank()).value()),
-        parallel(prepared(), self, parallel::DataParallelOptions{}),
+        parallel(task->module(), self, parallel::DataParallelOptions{}),
         optimization(config(), parallel.parameters(),
                      RunLength{.total_steps = run.total, .global_batch = global_batch, .world_size = run.data.size()}),
-        alone(task->units()),
+        in_process(task->units()),
         in_layout(run.task.units()) {}
 
   // The configuration of one process.
@@ -118,17 +94,9 @@ struct SideBySide::Alone {
     one.parallel = {};
     return one;
   }
-  torch::nn::Module& prepared() {
-    task->module().to(run.device);
-    task->initialize(static_cast<std::uint64_t>(run.config.train.seed));
-    task->module().train();
-    return task->module();
-  }
 
   void train_alone(const data::Batch& batch);
   void compare_units();
-  void compare_unit(What what, std::size_t item, std::size_t micro_batch, const at::Tensor& whole,
-                    const at::Tensor& local, std::size_t call);
   void compare_weights();
   void note(std::int64_t place, const at::Tensor& whole, const at::Tensor& local);
   at::Tensor own_part(at::Tensor whole, const at::Tensor& local, std::size_t micro_batch) const;
@@ -140,7 +108,7 @@ struct SideBySide::Alone {
   Communicator self;
   parallel::DataParallelBase parallel;
   Optimization optimization;
-  Listener alone, in_layout;
+  UnitListener in_process, in_layout;
   // The samples of this rank's micro-batches: where they begin in the whole batch, and how many there are.
   std::vector<std::pair<std::int64_t, std::int64_t>> rows = {};
   std::map<std::string, at::Tensor> gradients = {};  // of the second model, before its step
@@ -167,12 +135,12 @@ void SideBySide::Alone::train_alone(const data::Batch& batch) {
   const data::DatasetPtr training = task->training_data();
   const data::Samples samples =
       samples_on(run.device, data::complete(training->gather(indices), *training, batch.global_count));
-  alone.begin();
-  {
+  in_process.begin();
+  in_own_thread([&] {
     const auto autocast = compute_type(run.config.train.precision, run.device);
     optimization.scaled(task->loss_of(samples)).backward();
-  }
-  alone.end();
+  });
+  in_process.end();
   gradients.clear();
   for (const auto& item : task->module().named_parameters()) {
     if (item.value().grad().defined()) gradients[item.key()] = item.value().grad().detach().clone();
@@ -214,7 +182,7 @@ void SideBySide::Alone::compare_units() {
     const auto& calls = in_layout.passed()[u];
     for (std::size_t i = 0; i < calls.size() && i < rows.size(); ++i) {
       if (rows[i].second == 0) continue;  // it computed on a repeated sample of weight 0
-      const Passed& whole = *alone.passed()[u].front();
+      const Passed& whole = *in_process.passed()[u].front();
       const Passed& local = *calls[i];
       for (std::size_t k = 0; k < local.outputs.size() && k < whole.outputs.size(); ++k) {
         const at::Tensor own = own_part(whole.outputs[k], local.outputs[k], i);
@@ -258,7 +226,7 @@ std::string SideBySide::Alone::text_of(const Finding& found, int rank) const {
   const auto item = static_cast<std::size_t>(found.place / kMost % kMost);
   const std::int64_t micro_batch = found.place % kMost;
   const std::string numbers = fmt::format("{:.9g} in the layout, {:.9g} in one process", found.in_layout, found.alone);
-  const std::string where = fmt::format("on rank {} ({})", rank, run.mesh->to_text(rank));
+  const std::string where = fmt::format("on rank {} ({})", rank, coordinates_of(*run.mesh, rank));
   const auto& units = in_layout.units();
   switch (what) {
     case What::kForward:
@@ -286,8 +254,14 @@ void SideBySide::open(std::int64_t global_batch) {
                                  .expected = "a function that makes a task like the first",
                                  .fix = "set TrainerOptions::make_task, or leave train.verify out"});
   }
-  together(run_.world, "model of one process", [&] {});
-  alone_ = std::make_unique<Alone>(run_, model_, global_batch);
+  std::unique_ptr<Task> task;
+  together(run_.world, "model of one process", [&] {
+    task = run_.options.make_task();
+    task->initialize(static_cast<std::uint64_t>(run_.config.train.seed));
+    task->module().to(run_.device);
+    task->module().train();
+  });
+  alone_ = std::make_unique<Alone>(run_, model_, std::move(task), global_batch);
 }
 
 void SideBySide::begin_step(const data::Batch& batch) {
@@ -306,11 +280,12 @@ void SideBySide::end_step(std::optional<double> norm) {
     alone_->note(place_of(What::kNorm, 0), two[0].to(type), two[1].to(type));
   }
   alone_->compare_weights();
-  std::vector<Finding> all(static_cast<std::size_t>(run_.world.size()));
-  run_.world.all_gather(&alone_->finding, all.data(), sizeof(Finding), DataType::kUint8, {.tag = "what was verified"});
+  std::vector<Alone::Finding> all(static_cast<std::size_t>(run_.world.size()));
+  run_.world.all_gather(&alone_->finding, all.data(), sizeof(Alone::Finding), DataType::kUint8,
+                        {.tag = "what was verified"});
   int first = -1;
   for (int rank = 0; rank < run_.world.size(); ++rank) {
-    const Finding& one = all[static_cast<std::size_t>(rank)];
+    const Alone::Finding& one = all[static_cast<std::size_t>(rank)];
     alone_->largest = std::max(alone_->largest, one.largest);
     if (one.place < 0) continue;
     if (first < 0 || one.place < all[static_cast<std::size_t>(first)].place) first = rank;
