@@ -6,32 +6,38 @@
 //   reigen run -n 4 build/bin/llama_hybrid 2 2           2 ranks divide each layer, 2 stages
 //   reigen run -n 4 build/bin/llama_hybrid 4 1 my.txt    4 ranks divide each layer, on your text
 //
+// The last line says tokens/s, the model FLOPs utilisation, the bubble of the stages and the memory.
 // The loss of each step is that of one rank, for any mesh: compare with `llama_hybrid 1`.
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "reigen/data/text.h"
 #include "reigen/models/llama.h"
 #include "reigen/models/tensor_plan.h"
 #include "reigen/reigen.h"
+#include "reigen/train/gemm_peak.h"
 
 int main(int argc, char** argv) try {
   const int tp = argc > 1 ? std::stoi(argv[1]) : 2;
   const int pp = argc > 2 ? std::stoi(argv[2]) : 1;
   constexpr std::int64_t kSteps = 20;
   constexpr std::int64_t kBatch = 8;
+  constexpr std::int64_t kContext = 256;
   auto world = reigen::init();
   const reigen::Mesh mesh(world, {{"pp", pp}, {"dp_shard", reigen::mesh::kRest}, {"tp", tp}});
   const auto data_ranks = mesh.along("dp_shard");
 
   auto corpus = std::make_shared<const reigen::data::Corpus>(argc > 3 ? reigen::data::read_corpus(argv[3])
                                                                       : reigen::data::own_documents());
-  auto text = reigen::data::text_windows(corpus, {.context = 256});
+  auto text = reigen::data::text_windows(corpus, {.context = kContext});
   // All ranks that divide the model compute on the same samples. Each part of a batch is a micro-batch of the pipeline.
   auto loader =
       reigen::data::Loader(text, {.global_batch = kBatch, .shuffle = true, .micro_batch = pp > 1 ? 1 : 0}, data_ranks);
@@ -49,6 +55,7 @@ int main(int argc, char** argv) try {
   const std::string table = mesh.table();
   if (world.rank() == 0) fmt::print("{}\n{}\n", mesh.to_text(), table);
   std::int64_t step = 0;
+  std::vector<double> seconds;
   for (auto& batch : loader.epoch(0)) {
     const auto start = std::chrono::steady_clock::now();
     double sum = 0;  // of the losses, on the ranks of the last stage
@@ -68,11 +75,25 @@ int main(int argc, char** argv) try {
     world.all_reduce(&sum, &sum, 1, reigen::DataType::kFloat64, reigen::ReduceOp::kSum);
     sum /= tp;  // all ranks that divide a layer have its loss
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    seconds.push_back(time.count());
     if (world.rank() == 0) {
-      fmt::print("step {} loss {:.4f}  {:.0f} tokens/s\n", step + 1, sum / static_cast<double>(batch.global_terms),
-                 static_cast<double>(batch.global_terms) / time.count());
+      fmt::print("step {} loss {:.4f}  {:.0f} tokens/s, {:.1f} ms of exposed communication\n", step + 1,
+                 sum / static_cast<double>(batch.global_terms), static_cast<double>(batch.global_terms) / time.count(),
+                 1e3 * (parallel.last_exposed_communication().count() + stages.last().waiting));
     }
     if (++step == kSteps) break;
+  }
+  const double bubble = stages.gather_last().bubble;
+  const double peak = reigen::train::measure_gemm_peak(world, at::kCPU, at::kFloat);
+  std::sort(seconds.begin(), seconds.end());
+  const double step_s = seconds.at(seconds.size() / 2);
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  if (world.rank() == 0) {
+    fmt::print(
+        "{:.0f} tokens/s, MFU {:.1f} % of {:.3f} TFLOP/s (measured), bubble {:.1f} %, peak memory {} MiB a rank\n",
+        kBatch * kContext / step_s, 100 * reigen::models::training_flops(sizes, kContext) * kBatch / step_s / peak,
+        peak * 1e-12, 100 * bubble, used.ru_maxrss / 1024);
   }
   return 0;
 } catch (const reigen::Error& error) {

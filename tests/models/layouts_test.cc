@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/agree.h"
-#include "models/grid.h"
+#include "models/trained_grid.h"
 
 namespace reigen::models {
 namespace {

@@ -12,11 +12,11 @@
 
 #include "reigen/format/atomic_file.h"
 #include "reigen/schedule/picture.h"
+#include "reigen/train/gemm_peak.h"
 #include "train/model/divide_model.h"
 #include "train/model/precision.h"
 #include "train/run/agree.h"
 #include "train/run/process_age.h"
-#include "train/watch/gemm_peak.h"
 
 namespace reigen::train {
 

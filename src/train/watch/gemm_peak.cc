@@ -1,4 +1,4 @@
-#include "train/watch/gemm_peak.h"
+#include "reigen/train/gemm_peak.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

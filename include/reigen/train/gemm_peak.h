@@ -1,5 +1,10 @@
-// Measures how fast the ranks of a run compute products of matrices.
-// Thread rule: used only by the thread of its rank.
+// Measures how fast the ranks compute products of matrices: what the model FLOPs utilisation (MFU) of a training is
+// compared with.
+//
+//   const double peak = reigen::train::measure_gemm_peak(world, at::kCPU, at::kFloat);
+//   const double mfu = models::training_flops(sizes, positions) * sequences_per_second / peak;
+//
+// Thread rule: each rank calls it on the thread that trains.
 #pragma once
 
 #include <ATen/core/ScalarType.h>
