@@ -25,12 +25,30 @@
 #include "reigen/reigen.h"
 #include "reigen/train/gemm_peak.h"
 
+namespace {
+
+constexpr std::int64_t kBatch = 8;
+constexpr std::int64_t kContext = 256;
+
+// `seconds` of each step; `flops` of one sequence.
+void report(const reigen::Communicator& world, std::vector<double> seconds, double bubble, double flops) {
+  const double peak = reigen::train::measure_gemm_peak(world, at::kCPU, at::kFloat);
+  std::sort(seconds.begin(), seconds.end());
+  const double step_s = seconds.at(seconds.size() / 2);
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  if (world.rank() != 0) return;
+  fmt::print("{:.0f} tokens/s, MFU {:.1f} % of {:.3f} TFLOP/s (measured), bubble {:.1f} %, peak memory {} MiB a rank\n",
+             kBatch * kContext / step_s, 100 * flops * kBatch / step_s / peak, peak * 1e-12, 100 * bubble,
+             used.ru_maxrss / 1024);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) try {
   const int tp = argc > 1 ? std::stoi(argv[1]) : 2;
   const int pp = argc > 2 ? std::stoi(argv[2]) : 1;
   constexpr std::int64_t kSteps = 20;
-  constexpr std::int64_t kBatch = 8;
-  constexpr std::int64_t kContext = 256;
   auto world = reigen::init();
   const reigen::Mesh mesh(world, {{"pp", pp}, {"dp_shard", reigen::mesh::kRest}, {"tp", tp}});
   const auto data_ranks = mesh.along("dp_shard");
@@ -83,18 +101,7 @@ int main(int argc, char** argv) try {
     }
     if (++step == kSteps) break;
   }
-  const double bubble = stages.gather_last().bubble;
-  const double peak = reigen::train::measure_gemm_peak(world, at::kCPU, at::kFloat);
-  std::sort(seconds.begin(), seconds.end());
-  const double step_s = seconds.at(seconds.size() / 2);
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  if (world.rank() == 0) {
-    fmt::print(
-        "{:.0f} tokens/s, MFU {:.1f} % of {:.3f} TFLOP/s (measured), bubble {:.1f} %, peak memory {} MiB a rank\n",
-        kBatch * kContext / step_s, 100 * reigen::models::training_flops(sizes, kContext) * kBatch / step_s / peak,
-        peak * 1e-12, 100 * bubble, used.ru_maxrss / 1024);
-  }
+  report(world, seconds, stages.gather_last().bubble, reigen::models::training_flops(sizes, kContext));
   return 0;
 } catch (const reigen::Error& error) {
   fmt::print(stderr, "error: {}\n", error.what());

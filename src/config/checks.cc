@@ -66,7 +66,7 @@ void check_optimization(const Config& config) {
       refuse({{rule.bf16_states && rule.amsgrad, "optim.bf16_states and optim.amsgrad do not go together"}});
   });
   refuse({{config.train.weights != "own" && config.train.verify > 0,
-           "train.weights bf16 and train.verify do not go together: the check computes in fp32"}});
+           "train.weights bf16 and train.verify do not go together: the check compares fp32 weights"}});
   const parallel::AnyStrategy& strategy = config.parallel.strategy;
   const std::string& not_finite = config.train.not_finite;
   // True for a strategy that keeps parts of earlier gradients, or lets each rank step with its own gradients.

@@ -135,7 +135,7 @@ void load(const fs::path& folder, const std::vector<Place>& places, bool is_tied
 
 constexpr int kWriter = 0;  // of the ranks that divide the model
 
-// The values as the file has them. Collective for a divided tensor. Only the rank that writes calls it.
+// The values as the file has them, on the rank that writes. For a divided tensor the other ranks call gather().
 at::Tensor whole_values(const Place& place, const parallel::TensorParallel& divided) {
   const bool is_part = divided && divided.divides(place.own);
   const at::Tensor whole = is_part ? divided.gather(place.own, place.tensor, kWriter) : place.tensor;

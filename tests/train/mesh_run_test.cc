@@ -50,7 +50,7 @@ class MeshRun : public TrainerTest {
     run_threads(ranks, [&](Communicator& world) {
       LlamaTaskOptions options{
           .path = (root_ / "text.txt").string(),
-          .type = at::kDouble,
+          .type = type_,
           .without_memory = without_memory_,
           .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}};
       LlamaTask task(options);
@@ -72,6 +72,7 @@ class MeshRun : public TrainerTest {
     });
   }
 
+  at::ScalarType type_ = at::kDouble;
   bool without_memory_ = true;  // as recipes make their models
   // How the model of one process differs, with which train.verify compares.
   double theta_of_one_ = 10000;
@@ -183,6 +184,7 @@ TEST_F(MeshRun, WhatDiffersFromOneProcessIsNamed) {
     theta_of_one_ = theta;
     Config run = with(mesh, "differs");
     run.train.verify = 2;
+    run.train.precision = type_ == at::kDouble ? "fp64" : "fp32";
     try {
       fit(mesh.ranks, run);
     } catch (const Error& error) {
@@ -192,8 +194,7 @@ TEST_F(MeshRun, WhatDiffersFromOneProcessIsNamed) {
     return std::string("accepted");
   };
   const Mesh tensors{2, 2, true};
-  EXPECT_THAT(refusal(tensors, {}, 50),
-              HasSubstr("step 1: forward of unit model.layers.0, micro-batch 0, differs on "));
+  EXPECT_THAT(refusal(tensors, {}, 50), HasSubstr("step 1: forward of unit model.layers.0, micro-batch 0 differs on "));
   EXPECT_THAT(refusal({.ranks = 2, .pp = 2}, {}, 50), HasSubstr("forward of unit model.layers.0, micro-batch 0"));
   const auto doubles_gradient = [](LlamaTask& task) {
     task.units()[1].attach(nn::Layer::kPrecision, [](const nn::Carry& input, const nn::Unit::Forward& inner) {
@@ -202,8 +203,27 @@ TEST_F(MeshRun, WhatDiffersFromOneProcessIsNamed) {
       return output;
     });
   };
-  EXPECT_THAT(refusal(tensors, doubles_gradient, 10000),
-              HasSubstr("step 1: the gradient that reaches unit model.layers.0 in backward, micro-batch 0, differs"));
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    type_ = type;
+    EXPECT_THAT(refusal(tensors, doubles_gradient, 10000),
+                HasSubstr("step 1: the gradient that reaches unit model.layers.0 in backward, micro-batch 0 differs"));
+    const auto halves_of_weight = [](LlamaTask& task) {
+      task.module().named_parameters()["model.norm.weight"].register_hook(
+          [](const at::Tensor& gradient) { return gradient / 2; });
+    };
+    EXPECT_THAT(refusal({.ranks = 2, .pp = 2}, halves_of_weight, 10000),
+                HasSubstr("step 1: the averaged gradient of model.norm.weight differs on rank 1 (pp 1)"));
+  }
+}
+
+TEST_F(MeshRun, VerifyingNeedsPrecisionAndPlainAverages) {
+  type_ = at::kFloat;
+  for (const char* precision : {"bf16", "fp16"}) {
+    Config run = with({2, 2}, std::string("refused_") + precision);
+    run.train.verify = 1;
+    run.train.precision = precision;
+    EXPECT_THAT([&] { fit(2, run); }, ThrowsMessage<Error>(HasSubstr("only in fp32 or fp64"))) << precision;
+  }
 }
 
 TEST_F(MeshRun, RanksThatTheMeshDoesNotDivideAreRefused) {

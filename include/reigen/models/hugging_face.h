@@ -53,7 +53,7 @@ HuggingFaceConfig read_hugging_face_config(const std::filesystem::path& folder);
 // There only one parameter of the model is whole at a time.
 //
 // Throws as checkpoint::Weights does. Throws DataError, naming the tensor, if one is missing, unknown, or of another
-// shape; the model may then have some of the weights.
+// shape; the model may then have some of the weights, and a tensor that could not be read in part of one.
 void load_hugging_face(const std::filesystem::path& folder, Llama& model);
 void load_hugging_face(const std::filesystem::path& folder, Gpt& model);
 

@@ -20,7 +20,7 @@
 // itself.
 //
 // Cost, for B sequences of T tokens, with D features of keys, on P ranks: forward sends 2·B·T·D·(P-1)/P elements from
-// each rank, and backward 4·B·T·D. The next keys travel while the present ones are computed with.
+// each rank, and backward 2·B·T·D·(2P-1)/P. The next keys travel while the present ones are computed with.
 // Errors: InvalidArgument for a sequence whose length is not a multiple of 2P, for attention with a mask or with
 // dropout, and for keys of another length than the queries. The errors of Communicator's calls. Thread rule: as for the
 // collectives on tensors (tensor/collectives.h).

@@ -6,7 +6,8 @@
 //
 // Ranks hold the same activations between such pairs of layers. With Region::sequence each rank holds only its part of
 // the sequence there: its rows [r·n/P, (r+1)·n/P) of n along Region::dimension, of which the first n mod P ranks have
-// one more. Norms then compute on this part only, and the bytes that are sent remain the same.
+// one more. Norms then compute on this part only. The same bytes are sent, and backward gathers the inputs of column
+// layers once more.
 //
 // Every rank of the group must call the same functions in the same order, and run backward through them. All ranks
 // compute the same loss, so the gradient of a replicated result is the same on all ranks and is not added up.

@@ -40,7 +40,8 @@ struct Size {
 
 // Each function returns a schedule with F, B, I and W only, placed by looped() (zero_bubble_v: v_shaped());
 // add_messages() makes it complete. Each throws InvalidArgument if a number is below 1, if there are more than 2^24
-// forwards, or if virtual_stages_of() does not allow the number of stages. Cost: proportional to the number of actions.
+// forwards (of zero_bubble_v with at least 2p-1 micro-batches), or if virtual_stages_of() does not allow the number of
+// stages. Cost: proportional to the number of actions, that of zero_bubble_v with at least 2p-1 micro-batches.
 
 // One micro-batch after the other goes forward through all stages and back.
 Schedule naive(const Size& size);

@@ -6,6 +6,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <exception>
 #include <set>
 #include <utility>
 
@@ -137,8 +138,15 @@ void FirstValues::set_only(at::Tensor parameter) {
   if (is_divided && is_first)
     parameter.set_data(tensor::brief_tensor(divided_.whole_shape(found->second), own.options()));
   if (is_first) {
-    const nn::SkipWrites to_the_others;
-    initialize_();
+    try {
+      const nn::SkipWrites to_the_others;
+      initialize_();
+    } catch (const std::exception& error) {
+      parameter.set_data(own);
+      // The other ranks wait for their parts.
+      if (divided_) divided_.region().group.abort(fmt::format("initialize: {}", error.what()));
+      throw;
+    }
   }
   if (is_divided) {
     divided_.scatter(found->second, parameter.detach(), own, 0);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/text.h"
@@ -38,7 +39,10 @@ void check_size(Name name, const Size& size) {
                      fmt::format("set virtual_stages to {}, or use interleaved_1f1b or looped_bfs", number));
   }
   const std::int64_t stages = std::int64_t{size.ranks} * size.virtual_stages;
-  if (stages > kMostOfEach || stages * size.micro_batches > kMostForwards) {
+  // zb_v is made for a pipeline that is full.
+  const int made_for =
+      name == Name::kZeroBubbleV ? std::max(size.micro_batches, 2 * size.ranks - 1) : size.micro_batches;
+  if (stages > kMostOfEach || stages * made_for > kMostForwards) {
     throw wrong_size(name, "has too many actions",
                      fmt::format("{} stages, {} micro-batches", stages, size.micro_batches),
                      fmt::format("at most {} stages and {} forwards", kMostOfEach, kMostForwards));

@@ -101,6 +101,8 @@ at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::Scal
 
 at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type, bool of_part) {
   const std::size_t bytes = bytes_of(count, type);
+  constexpr std::size_t kLeastMapped = 1 << 20;
+  if (bytes < kLeastMapped && !of_part) return at::zeros({count}, at::TensorOptions().dtype(type));
   if (bytes == 0) return at::empty({count}, at::TensorOptions().dtype(type));
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (of_part ? MAP_NORESERVE : 0);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);

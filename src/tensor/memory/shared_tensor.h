@@ -19,9 +19,9 @@ at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::Scal
 // ranks share no memory.
 at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::ScalarType type);
 
-// A one-dimensional tensor of zeros in memory of this process alone. A page takes memory only when it is first written,
-// and all of it is given back when the last tensor over it is destroyed. `of_part`: most of it will never be written,
-// so the system need not have as much memory.
+// A one-dimensional tensor of zeros in memory of this process alone. In large tensors (1 MiB, or `of_part`) a page
+// takes memory only when it is first written, and all of it is given back when the last tensor over it is destroyed.
+// `of_part`: most of it will never be written, so the system need not have as much memory.
 at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type, bool of_part = false);
 
 // A tensor that is needed for a moment. On the host its memory does not come from LibTorch, which may keep the memory

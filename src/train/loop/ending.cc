@@ -122,6 +122,7 @@ std::optional<Summary::Flops> Ending::flops_at(double samples_per_s) {
                               : precision == "fp16" ? at::kHalf
                                                     : at::kFloat;
   const double peak = measure_gemm_peak(run_.world, run_.device, type);
+  if (peak <= 0) return std::nullopt;
   return Summary::Flops{.of_sample = of_sample, .peak = peak, .utilisation = of_sample * samples_per_s / peak};
 }
 
@@ -149,13 +150,13 @@ Summary Ending::summarize() {
     summary.samples_per_s = static_cast<double>(data_.samples_per_step()) / times_.median_step();
     summary.samples_per_s_overall = times_.overall_samples_per_s();
     summary.terms_per_s = summary.samples_per_s * times_.terms_of_sample();
-    summary.flops = flops_at(summary.samples_per_s);
   }
   const std::int64_t peak = peak_memory_bytes();
   summary.peak_rss_bytes.resize(static_cast<std::size_t>(run_.world.size()));
   run_.world.all_gather(&peak, summary.peak_rss_bytes.data(), 1, DataType::kInt64, {.tag = "peak memory"});
   summary.memory = memory_.report(model_, run_.world);
   summary.pipeline = draw_pipeline();
+  if (times_.count() > 0) summary.flops = flops_at(summary.samples_per_s);
   return summary;
 }
 

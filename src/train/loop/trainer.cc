@@ -217,6 +217,7 @@ bool Trainer::Impl::train() {
     not_finite.go_back(step);
     return false;
   }
+  side_by_side.close();
   ending.save_last();
   trace.end_run();
   return true;
@@ -226,6 +227,7 @@ bool Trainer::Impl::train() {
 void Trainer::Impl::go_back() {
   run.config.run.dir = files.directory().string();
   late.drop();
+  side_by_side.close();
   graph.drop();
   checkpoints.release();
   model.release();
@@ -287,7 +289,7 @@ void Trainer::Impl::step(const data::Batch& batch, double waited) {
   const std::int64_t number = run.done + 1;
   const auto abandon = [&] {
     for (Watcher* watcher : watchers) watcher->abandon_step();
-    side_by_side.abandon_step();
+    side_by_side.close();
   };
   try {
     make_step(batch, waited);
@@ -302,6 +304,7 @@ void Trainer::Impl::step(const data::Batch& batch, double waited) {
 
 void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   StepTime time{.data = waited};
+  if (side_by_side.begin_step(batch)) cycle.lap();
   phase.lap();
   const auto lap = [&](Phase ended) {
     end_phase(ended);
@@ -312,13 +315,13 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   end_phase(Phase::kData);
   model.parallel().number_step(run.done + 1);
   not_finite.begin_step();
-  side_by_side.begin_step(batch);
   const OwnLoss own = forward_and_backward(batch, time);
   model.note_step();
   const double averaging = run.world.size() > 1 ? model.parallel().last_exposed_communication().count() : 0;
   time.exposed += averaging;
   time.backward -= averaging;
   const double met = model.seconds_met();
+  side_by_side.before_optimizer();
   Optimization::Gradients gradients = model.optimization().look();
   time.optimizer = lap(Phase::kGradients);
   Losses::Step given;
@@ -344,7 +347,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   time.optimizer -= meetings;
   time.step = cycle.lap();
   run.done += 1;
-  side_by_side.end_step(gradients.norm);
+  side_by_side.end_step(given.skipped);
   if (times.count() == 0) ending.note_first_step();
   times.add(time, batch.global_count, batch.global_terms);
   Losses::Noted noted = losses.noted(given, batch, time);

@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "tensor/calls.h"
 #include "train/run/step_times.h"
@@ -14,9 +16,17 @@ double measure_gemm_peak(const Communicator& world, const at::Device& device, at
   constexpr int kRounds = 5;  // the first warms up; of the others the fastest counts
   const at::NoGradGuard no_grad;
   const std::int64_t size = device.is_cpu() ? 1024 : 8192;
-  const at::Tensor a = at::ones({size, size}, at::TensorOptions().device(device).dtype(type));
-  const at::Tensor b = a.clone();
-  at::Tensor product = at::empty_like(a);
+  at::Tensor a, b, product;
+  std::int32_t has_memory = 1;
+  try {
+    a = at::rand({size, size}, at::TensorOptions().device(device).dtype(type));
+    b = a.clone();
+    product = at::empty_like(a);
+  } catch (const c10::Error&) {  // the memory of a GPU may be full
+    has_memory = 0;
+  }
+  world.all_reduce(&has_memory, &has_memory, 1, DataType::kInt32, ReduceOp::kMin, {.tag = "speed of matrix products"});
+  if (has_memory == 0) return 0;
   const double operations = 2.0 * static_cast<double>(size * size * size);
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {

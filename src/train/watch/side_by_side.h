@@ -1,15 +1,16 @@
 // --train.verify with a mesh. In the first steps every rank also trains a second model, whole, on the whole batch, as
-// one process would. After each step the ranks compare what each unit of the model passed on in forward, the gradients
-// that reached it in backward, the norm of the gradients and the weights. The first difference ends the run.
+// one process would. In each step the ranks compare what each unit of the model passed on in forward, the gradients
+// that reached it in backward, the gradients of the weights with their norm, and the weights. The first difference ends
+// the run.
 //
-// State: open() makes the second model; begin_step() trains it and begins to listen to the units of the run's model;
-// end_step() compares. After the last step that is to be verified the second model is freed.
+// State: open() makes the second model. Then, in each step: begin_step() runs forward and backward of the second model
+// and begins to listen to the run's model; before_optimizer() compares units and gradients; end_step() makes the second
+// model's optimizer step, and compares weights. After the last step that is to be verified the second model is freed.
 // Thread rule: used only by the thread of its rank.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "reigen/data/loader.h"
 #include "train/model/trained_model.h"
@@ -22,15 +23,18 @@ class SideBySide {
   SideBySide(Run& run, TrainedModel& model);
   ~SideBySide();
 
-  // Call it when the model has its first values. Does nothing unless this run is to be verified side by side. Throws
-  // InvalidArgument if there is no way to make a second model.
+  // Collective. Call it when the model has its first values. Does nothing unless this run is to be verified side by
+  // side. Throws InvalidArgument if there is no way to make a second model.
   void open(std::int64_t global_batch);
-  // Collective. Call it before the forward of a step.
-  void begin_step(const data::Batch& batch);
-  // Collective. Call it after the optimizer's step. `norm`: that of the step's gradients, if it is known. Throws Error
-  // (exit code 78) on every rank if something differs.
-  void end_step(std::optional<double> norm);
-  void abandon_step();
+  // Collective. Call it before the forward of a step. Returns whether the step is verified.
+  bool begin_step(const data::Batch& batch);
+  // Collective. Call it when the gradients are averaged, and before the optimizer uses them.
+  void before_optimizer();
+  // Collective. Call it after the optimizer's step; `skipped` says that the step was left out. Throws Error (exit code
+  // 78) on every rank if something differs. Says on rank 0 when all steps are verified.
+  void end_step(bool skipped);
+  // Frees the second model. If not all steps were verified, says how many were.
+  void close();
 
  private:
   struct Alone;

@@ -20,7 +20,7 @@ struct Passed {
   std::vector<at::Tensor> gradients = {};
 };
 
-// Listens to the forwards of units. passed()[u][i] is forward i of unit u since begin().
+// passed()[u][i] is forward i of unit u since begin(). clear() drops them.
 class UnitListener {
  public:
   explicit UnitListener(std::vector<nn::Unit> units) : units_(std::move(units)) {
@@ -39,10 +39,11 @@ class UnitListener {
   UnitListener& operator=(const UnitListener&) = delete;
 
   void begin() {
-    passed_.assign(units_.size(), {});
+    clear();
     listens_ = true;
   }
   void end() { listens_ = false; }
+  void clear() { passed_.assign(units_.size(), {}); }
   const std::vector<nn::Unit>& units() const { return units_; }
   const std::vector<std::vector<std::shared_ptr<Passed>>>& passed() const { return passed_; }
 
@@ -51,10 +52,10 @@ class UnitListener {
     const auto passed = std::make_shared<Passed>();
     passed->gradients.resize(output.size());
     for (std::size_t k = 0; k < output.size(); ++k) {
-      passed->outputs.push_back(output[k].detach().clone());
-      if (!output[k].requires_grad()) continue;
+      passed->outputs.push_back(output[k].defined() ? output[k].detach().clone() : at::Tensor());
+      if (!output[k].defined() || !output[k].requires_grad()) continue;
       output[k].register_hook([passed, k](const at::Tensor& gradient) {
-        passed->gradients[k] = gradient.detach().clone();
+        if (gradient.defined()) passed->gradients[k] = gradient.detach().clone();
         return gradient;
       });
     }
