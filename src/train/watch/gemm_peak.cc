@@ -19,7 +19,7 @@ double measure_gemm_peak(const Communicator& world, const at::Device& device, at
   at::Tensor a, b, product;
   std::int32_t has_memory = 1;
   try {
-    a = at::rand({size, size}, at::TensorOptions().device(device).dtype(type));
+    a = at::linspace(-1, 1, size * size, at::TensorOptions().device(device)).view({size, size}).to(type);
     b = a.clone();
     product = at::empty_like(a);
   } catch (const c10::Error&) {  // the memory of a GPU may be full
