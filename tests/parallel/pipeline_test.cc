@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,6 @@
 #include "reigen/optim/clip.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/schedule/text.h"
-#include "reigen/schedule/validate.h"
 
 namespace reigen::parallel::pipeline_test {
 namespace {
@@ -27,68 +25,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Rank;
 
-struct Case {
-  int ranks = 1;
-  Name schedule = Name::kOneFOneB;
-  int micro_batches = 1;
-  int virtual_stages = 1;
-};
-
-void PrintTo(const Case& one, std::ostream* out) {
-  *out << to_text(one.schedule) << ", " << one.ranks << " ranks, " << one.micro_batches << " micro-batches, "
-       << one.virtual_stages << " stages each";
-}
-
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
-  for (const Name name : schedule::names()) {
-    for (const int ranks : {1, 2, 4}) {
-      for (const int micro_batches : {1, 3, 8}) {
-        for (const int stages : {1, 2}) {
-          const auto [least, most] = schedule::virtual_stages_of(name);
-          if (stages < least || stages > most) continue;
-          cases.push_back({ranks, name, micro_batches, stages});
-        }
-      }
-    }
-  }
-  return cases;
-}
-
-// The number of activations that a rank holds at one time is that of the schedule, counted by the runtime.
 TEST(Pipelines, EveryScheduleGivesTheGradientsOfOneProcess) {
-  constexpr int kBlocks = 8;
   for (const Case& one : all_cases()) {
     SCOPED_TRACE(::testing::PrintToString(one));
-    const auto expected = expected_gradients(kBlocks, one.micro_batches);
-    std::mutex mutex;
-    std::map<std::string, at::Tensor> found;
-    testing::run_ranks({.ranks = one.ranks}, [&](Rank& rank) {
-      Net net(kBlocks);
-      const Mesh mesh = row_of(rank.world());
-      const Pipeline pipes = pipeline(net, mesh, {.schedule = one.schedule, .virtual_stages = one.virtual_stages});
-      auto parallel = data_parallel(net, rank.world(), {.pipeline = pipes});
-      for (int again = 0; again < 2; ++again) {
-        for (const ParameterRange& range : parallel.parameters()) range.drop_gradients();
-        pipes.step(parallel, one.micro_batches, step_of(net));
-      }
-      const schedule::InFlight bound = schedule::validate(pipes.schedule_of(one.micro_batches));
-      const auto here = static_cast<std::size_t>(rank.rank());
-      EXPECT_EQ(pipes.last().in_flight.by_rank[here], bound.by_rank[here]);
-      for (std::size_t s = 0; s < bound.by_stage.size(); ++s) {
-        const bool is_here = pipes.schedule_of(1).placement[s] == rank.rank();
-        EXPECT_EQ(pipes.last().in_flight.by_stage[s], is_here ? bound.by_stage[s] : 0) << "stage " << s;
-      }
-      const std::lock_guard lock(mutex);
-      for (const auto& [name, gradient] : gradients_of(pipes.module())) {
-        EXPECT_FALSE(found.contains(name)) << name;
-        found[name] = gradient;
-      }
-    });
-    ASSERT_EQ(found.size(), expected.size());
-    for (const auto& [name, gradient] : expected) {
-      EXPECT_LT((found.at(name) - gradient).abs().max().item<double>(), 1e-13) << name;
-    }
+    expect_gradients_of_one_process([] { return std::make_shared<Net>(8); }, one.ranks, one.micro_batches,
+                                    {.schedule = one.schedule, .virtual_stages = one.virtual_stages});
   }
 }
 

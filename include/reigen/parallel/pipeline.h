@@ -20,6 +20,10 @@
 // return their input, and the first unit of the last stage takes what the stage before has sent. So the forward must
 // compute nothing between units. step() must not be called under no_sync().
 //
+// Skip connections (nn/skips.h) carry a tensor from a unit to a later one, past the units between. They may end in any
+// stage: in the same one, in the next one, where the tensor is part of the message between neighbours, or in a later
+// one, to which it goes directly. Its gradient goes back the same way.
+//
 // With m micro-batches, let L_i be what `loss` returns for micro-batch i. After step(), `.grad` of each parameter is
 //   the mean over the data-parallel ranks of (d/dw of L_0 + ... + L_(m-1)),
 // as if one process had called backward() for each L_i. A parameter that stages on several ranks use (tied weights) has
@@ -51,6 +55,7 @@
 
 #include "reigen/layout/model.h"
 #include "reigen/mesh/mesh.h"
+#include "reigen/nn/skips.h"
 #include "reigen/nn/unit.h"
 #include "reigen/schedule/generate.h"
 #include "reigen/schedule/replay.h"
@@ -69,10 +74,13 @@ struct PipelineOptions {
   schedule::Name schedule = schedule::Name::kOneFOneB;
   int virtual_stages = 1;  // stages on each rank; see schedule::virtual_stages_of()
   // A schedule of your own, for its number of micro-batches only. It has as many ranks as the axis. Messages are added
-  // if it has none. `schedule` and `virtual_stages` then have no effect.
+  // if it has none. It must have the model's skip connections that lead over a stage, and no others. `schedule` and
+  // `virtual_stages` then have no effect.
   std::optional<schedule::Schedule> own = {};
   // The model's units, in the order in which its forward calls them. If it is empty, pipeline() uses model.units().
   std::vector<nn::Unit> units = {};
+  // The model's skip connections between units. If it is empty, pipeline() uses model.skips(), where there is one.
+  std::vector<nn::Skip> skips = {};
   // The index of the first unit of each stage. If it is empty, schedule::cut() makes the stages as equal as possible by
   // `costs`: one number for each unit, for example measured times. Without `costs` it is the number of parameters.
   std::vector<std::size_t> first_units = {};
@@ -149,7 +157,8 @@ class Pipeline {
 
   // Collective over all ranks of the mesh; see above. Call it in place of forward and backward. `parallel` is the
   // wrapper that data_parallel() made with this pipeline. Throws InvalidArgument if a stage passes more than 8 tensors
-  // or a tensor of more than 8 dimensions, and if `loss` does not run the units of the last stage.
+  // to another one, or a tensor of more than 8 dimensions; if a unit does not return the tensor of a skip connection;
+  // and if `loss` does not run the units of the last stage.
   const PipelineReport& step(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const;
 
   // Collective. Runs the forwards only, without gradients. PipelineStep::loss may return an undefined tensor: its
@@ -168,34 +177,33 @@ class Pipeline {
 };
 
 // The seconds that forward and backward of each unit take, for PipelineOptions::costs: the mean over the ranks of
-// `ranks`, so all ranks get the same. `input` is the input of the first unit. Gradients that the model has are dropped;
-// buffers and random generators have the same state afterwards. Collective: every rank runs all units, so it must hold
-// the whole model.
-std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::Carry& input,
-                                  const Communicator& ranks);
+// `ranks`, so all ranks get the same. `input` is the input of the first unit, and `skips` are the model's. Gradients
+// that the model has are dropped; buffers and random generators have the same state afterwards. Collective: every rank
+// runs all units, so it must hold the whole model.
+std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::Carry& input, const Communicator& ranks,
+                                  const std::vector<nn::Skip>& skips = {});
 
 // Collective over the ranks of the mesh, which must have the same model and options. Frees the memory of the parameters
 // and buffers of other stages. The model must outlive the pipeline. If the model is to be divided by parallelize()
 // (tensor_parallel.h) too, call parallelize() first. Throws InvalidArgument on every rank if models or options differ;
 // if the mesh has no such axis; if there are fewer units than stages; if a parameter belongs to no unit; if a unit has
-// more than one place in the model.
+// more than one place in the model; if a skip connection names no unit, or leads to an earlier unit; if a schedule of
+// the user's own does not have the skip connections of the model.
 Pipeline make_pipeline(torch::nn::Module& model, const mesh::Mesh& mesh, PipelineOptions options);
 
 template <class Model>
 Pipeline pipeline(Model& model, const mesh::Mesh& mesh, PipelineOptions options = {}) {
-  torch::nn::Module* module = nullptr;
   if constexpr (std::is_base_of_v<torch::nn::Module, Model>) {
-    module = &model;
     if constexpr (requires { model.units(); }) {
       if (options.units.empty()) options.units = model.units();
     }
-  } else {
-    module = &*model;
-    if constexpr (requires { model->units(); }) {
-      if (options.units.empty()) options.units = model->units();
+    if constexpr (requires { options.skips = model.skips(); }) {
+      if (options.skips.empty()) options.skips = model.skips();
     }
+    return make_pipeline(model, mesh, std::move(options));
+  } else {
+    return pipeline(*model, mesh, std::move(options));
   }
-  return make_pipeline(*module, mesh, std::move(options));
 }
 
 }  // namespace reigen::parallel

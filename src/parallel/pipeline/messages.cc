@@ -18,9 +18,9 @@ using schedule::Action;
 
 constexpr std::size_t kMostTensors = 8;
 constexpr std::int64_t kMostDimensions = 8;
-// stage, micro-batch, number of micro-batches, number of tensors; then for each tensor its type, whether it requires a
-// gradient, and its sizes
-constexpr std::size_t kNumbers = 4;
+// the stage that gets the message, micro-batch, number of micro-batches, number of tensors, the stage that sends; then
+// for each tensor its type, whether it requires a gradient, and its sizes
+constexpr std::size_t kNumbers = 5;
 constexpr std::size_t kNumbersOfTensor = 3 + static_cast<std::size_t>(kMostDimensions);
 
 // Both sides of a message have the same tag.
@@ -52,13 +52,14 @@ Messages::~Messages() {
 Messages::Head Messages::head_of(const Action& send, const nn::Carry& tensors) const {
   static_assert(kNumbers + kMostTensors * kNumbersOfTensor <= kHead);
   REIGEN_CHECK(tensors.size() <= kMostTensors,
-               "[pipeline] stage {} passes {} tensors\n  expected: at most {}\n  fix: {}", send.stage, tensors.size(),
-               kMostTensors, "put tensors together (at::cat) before they leave the stage");
+               "[pipeline] stage {} passes {} tensors to stage {}\n  expected: at most {}\n  fix: {}", send.stage,
+               tensors.size(), send.peer, kMostTensors, "put tensors together (at::cat) before they leave the stage");
   Head head{};
   head[0] = send.peer;
   head[1] = send.micro_batch;
   head[2] = micro_batches_;
   head[3] = static_cast<std::int64_t>(tensors.size());
+  head[4] = send.stage;
   auto* next = head.data() + kNumbers;
   for (const at::Tensor& tensor : tensors) {
     REIGEN_CHECK(tensor.defined() && tensor.dim() <= kMostDimensions,
@@ -76,9 +77,11 @@ Messages::Head Messages::head_of(const Action& send, const nn::Carry& tensors) c
 
 void Messages::read_head(Incoming& one) const {
   const Head& head = *one.head;
-  REIGEN_CHECK(head[0] == one.receive.stage && head[1] == one.receive.micro_batch,
-               "[pipeline] another message came\n  got: stage {}, micro-batch {}   expected: {}", head[0], head[1],
-               to_text(one.receive));
+  const Action came{schedule::Kind::kSendForward, static_cast<int>(head[4]), static_cast<int>(head[1]),
+                    static_cast<int>(head[0])};
+  const Action expected = schedule::counterpart(one.receive);
+  REIGEN_CHECK(came == expected, "[pipeline] another message came\n  got: {}   expected: {}", to_text(came),
+               to_text(expected));
   const auto* next = head.data() + kNumbers;
   REIGEN_CHECK(
       head[2] == micro_batches_,

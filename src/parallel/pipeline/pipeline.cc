@@ -15,8 +15,10 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "nn/random_state.h"
+#include "nn/skip_connections.h"
 #include "parallel/check/model_check.h"
 #include "parallel/pipeline/messages.h"
+#include "parallel/pipeline/stage_links.h"
 #include "parallel/pipeline/stages.h"
 #include "parallel/pipeline/step.h"
 #include "reigen/base/error.h"
@@ -42,7 +44,9 @@ struct Pipeline::State {
   State& operator=(const State&) = delete;
 
   const schedule::Schedule& schedule_of(int micro_batches);
-  std::vector<int> placement();
+  schedule::Schedule generated(int micro_batches) const;
+  schedule::Schedule forwards(int micro_batches) const;
+  std::vector<int> placement() const;
   void attach();
   void tie();
   bool splits_backward();
@@ -54,6 +58,7 @@ struct Pipeline::State {
   PipelineOptions options;
   Communicator ranks;
   std::optional<Stages> stages;
+  std::optional<StageLinks> links;
   std::map<int, schedule::Schedule> schedules = {};  // by the number of micro-batches
   struct Tied {
     Communicator ranks;
@@ -65,11 +70,6 @@ struct Pipeline::State {
 };
 
 namespace {
-
-bool are_the_same(const nn::Carry& a, const nn::Carry& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const at::Tensor& one, const at::Tensor& other) { return one.is_same(other); });
-}
 
 bool has_messages(const schedule::Schedule& schedule) {
   return std::any_of(schedule.actions.begin(), schedule.actions.end(), [](const std::vector<Action>& list) {
@@ -83,6 +83,7 @@ std::vector<std::string> describe_pipeline(const PipelineOptions& options,
                                              to_text(options.schedule), options.virtual_stages,
                                              fmt::join(first_units, " "))};
   for (const nn::Unit& unit : options.units) lines.push_back("unit " + unit.name());
+  for (const nn::Skip& skip : options.skips) lines.push_back(fmt::format("skip from {} to {}", skip.from, skip.to));
   if (options.own) lines.push_back("own schedule " + schedule::to_text(*options.own));
   return lines;
 }
@@ -114,15 +115,8 @@ std::vector<std::size_t> cut_units(const PipelineOptions& options, int stages) {
   return schedule::cut(costs, stages);
 }
 
-// Weights are gathered unit by unit, and gradients averaged at the end of a rank's list, by data_parallel(). Units pass
-// tensors to the next unit only.
+// Weights are gathered unit by unit, and gradients averaged at the end of a rank's list, by data_parallel().
 void refuse_gathers(const schedule::Schedule& schedule) {
-  if (!schedule.skips.empty()) {
-    throw refused_by_pipeline("the schedule has skip connections",
-                              fmt::format("skip {} {}", schedule.skips.front().from, schedule.skips.front().to),
-                              "stages that pass tensors to the next stage only",
-                              "let the units between pass the tensor on");
-  }
   for (const std::vector<Action>& list : schedule.actions) {
     for (const Action& action : list) {
       if (is_compute(action.kind) || is_message(action.kind)) continue;
@@ -130,6 +124,32 @@ void refuse_gathers(const schedule::Schedule& schedule) {
                                 "actions that compute, and messages: data_parallel() does the others",
                                 "leave UNSHARD, RESHARD and REDUCE_GRAD out");
     }
+  }
+}
+
+// A schedule of the user's own has messages for the skip connections that it names.
+void check_skips(const schedule::Schedule& own, const StageLinks& links) {
+  const std::vector<schedule::Skip> needed = links.scheduled();
+  const auto missing_in = [](const std::vector<schedule::Skip>& all, const std::vector<schedule::Skip>& these) {
+    return std::find_if(these.begin(), these.end(),
+                        [&](const schedule::Skip& one) { return std::find(all.begin(), all.end(), one) == all.end(); });
+  };
+  const auto text_of = [](const schedule::Skip& skip) { return fmt::format("skip {} {}", skip.from, skip.to); };
+  if (const auto skip = missing_in(own.skips, needed); skip != needed.end()) {
+    const nn::Skip& units = links.skips().names()[links.skips_between(skip->from, skip->to).front()];
+    throw refused_by_pipeline("the schedule does not have a skip connection of the model",
+                              fmt::format("unit {} in stage {} gives unit {} in stage {} a tensor", units.from,
+                                          skip->from, units.to, skip->to),
+                              "a schedule with " + text_of(*skip),
+                              "add this line to the schedule (schedule::Schedule::skips)");
+  }
+  if (const auto skip = missing_in(needed, own.skips); skip != own.skips.end()) {
+    std::vector<std::string> known;
+    for (const schedule::Skip& one : needed) known.push_back(text_of(one));
+    throw refused_by_pipeline(
+        "the schedule has a skip connection that the model does not have", text_of(*skip),
+        known.empty() ? "no skip connections over a stage" : fmt::to_string(fmt::join(known, ", ")),
+        "remove it, or declare which units it connects (PipelineOptions::skips)");
   }
 }
 
@@ -168,6 +188,8 @@ Pipeline::State::State(torch::nn::Module& model, mesh::Mesh its_mesh, PipelineOp
   check_equal_on_all_ranks(describe_pipeline(options, first_units), mesh.world(), "pipeline", "options differ");
   check_equal_on_all_ranks(describe_model(model), ranks, "pipeline", "the model differs");
   stages.emplace(model, options.units, first_units, placement(), ranks.rank());
+  links.emplace(*stages, nn::SkipConnections(options.units, options.skips));
+  if (options.own) check_skips(*options.own, *links);
   for (int coordinate = 0; coordinate < size; ++coordinate) {
     if (stages->trains(coordinate)) continue;
     throw refused_by_pipeline(
@@ -211,15 +233,7 @@ void Pipeline::State::attach() {
                      unit.name());
         return inner(input);
       }
-      // Other ranks run the units before one after the other, so nothing that lies between them would be computed.
-      REIGEN_CHECK(i == 0 || are_the_same(input, last_stage->passed),
-                   "[pipeline] the model's forward computes something between unit {} and the unit before\n  expected: "
-                   "each unit gets what the unit before returned\n  fix: put the computation into a unit",
-                   unit.name());
-      if (i < last_stage->first || i >= last_stage->end) return last_stage->passed = input;
-      ++last_stage->ran;
-      const bool came = i == last_stage->first && last_stage->input;
-      return last_stage->passed = inner(came ? *last_stage->input : input);
+      return last_stage->call(unit, i, input, inner);
     });
   }
 }
@@ -237,15 +251,48 @@ const schedule::Schedule& Pipeline::State::schedule_of(int micro_batches) {
     made = has_messages(*options.own) ? *options.own : add_messages(*options.own);
     schedule::validate(made);
   } else {
-    made = add_messages(schedule::generate(
-        options.schedule,
-        {.ranks = ranks.size(), .micro_batches = micro_batches, .virtual_stages = options.virtual_stages}));
+    made = generated(micro_batches);
+    made.skips = links->scheduled();
+    made = add_messages(made);
   }
   return schedules.emplace(micro_batches, std::move(made)).first->second;
 }
 
-std::vector<int> Pipeline::State::placement() {
-  return options.own ? options.own->placement : schedule_of(1).placement;
+schedule::Schedule Pipeline::State::generated(int micro_batches) const {
+  return schedule::generate(
+      options.schedule,
+      {.ranks = ranks.size(), .micro_batches = micro_batches, .virtual_stages = options.virtual_stages});
+}
+
+std::vector<int> Pipeline::State::placement() const {
+  return options.own ? options.own->placement : generated(1).placement;
+}
+
+// Each rank runs the forwards in the order of micro-batches, and of its stages. With this order on all ranks no rank
+// waits for ever, with any placement of the stages. The messages are those of a schedule that also has backwards.
+schedule::Schedule Pipeline::State::forwards(int micro_batches) const {
+  schedule::Schedule made{
+      .ranks = ranks.size(), .micro_batches = micro_batches, .placement = placement(), .skips = links->scheduled()};
+  made.actions.resize(static_cast<std::size_t>(made.ranks));
+  const auto add = [&](schedule::Kind kind, int stage, int micro_batch) {
+    const int rank = made.placement[static_cast<std::size_t>(stage)];
+    made.actions[static_cast<std::size_t>(rank)].push_back({kind, stage, micro_batch, schedule::kNone});
+  };
+  for (int m = 0; m < micro_batches; ++m) {
+    for (int stage = 0; stage < made.stages(); ++stage) add(schedule::Kind::kForward, stage, m);
+  }
+  if (micro_batches < 1) return made;
+  for (int m = 0; m < micro_batches; ++m) {
+    for (int stage = made.stages() - 1; stage >= 0; --stage) add(schedule::Kind::kBackward, stage, m);
+  }
+  made = add_messages(made);
+  for (std::vector<Action>& list : made.actions) {
+    std::erase_if(list, [](const Action& action) {
+      return action.kind == schedule::Kind::kBackward || action.kind == schedule::Kind::kSendBackward ||
+             action.kind == schedule::Kind::kReceiveBackward;
+    });
+  }
+  return made;
 }
 
 at::Device Pipeline::State::device() const {
@@ -259,7 +306,7 @@ void Pipeline::State::run(const schedule::Schedule& schedule, const PipelineStep
   using std::chrono::system_clock;
   const std::chrono::nanoseconds began = system_clock::now().time_since_epoch();
   std::optional<Messages> messages(std::in_place, ranks, schedule.micro_batches, device());
-  StepRun step(*stages, schedule, ranks.rank(), what, *messages, last_stage, report);
+  StepRun step(*stages, *links, schedule, ranks.rank(), what, *messages, last_stage, report);
   const auto end = [&](const char* why) {
     const std::string cause =
         fmt::format("[pipeline] rank {} failed in {}: {}", mesh.world().rank(), text_of(step.now()), why);
@@ -352,26 +399,9 @@ const PipelineReport& Pipeline::step(DataParallelBase& parallel, int micro_batch
   return state_->report;
 }
 
-// Each rank runs the forwards in the order of micro-batches, and of its stages. With this order on all ranks no rank
-// waits for ever, with any placement of the stages.
 void Pipeline::evaluate(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const {
   const at::NoGradGuard no_grad;
-  const std::vector<int> placement = state_->placement();
-  schedule::Schedule forwards{.ranks = state_->ranks.size(), .micro_batches = micro_batches, .placement = placement};
-  forwards.actions.resize(static_cast<std::size_t>(forwards.ranks));
-  const auto rank_of = [&](int stage) { return placement[static_cast<std::size_t>(stage)]; };
-  for (int m = 0; m < micro_batches; ++m) {
-    for (int stage = 0; stage < forwards.stages(); ++stage) {
-      std::vector<Action>& list = forwards.actions[static_cast<std::size_t>(rank_of(stage))];
-      if (stage > 0 && rank_of(stage - 1) != rank_of(stage)) {
-        list.push_back({schedule::Kind::kReceiveForward, stage, m, stage - 1});
-      }
-      list.push_back({schedule::Kind::kForward, stage, m, schedule::kNone});
-      if (stage + 1 < forwards.stages() && rank_of(stage + 1) != rank_of(stage)) {
-        list.push_back({schedule::Kind::kSendForward, stage, m, stage + 1});
-      }
-    }
-  }
+  const schedule::Schedule forwards = state_->forwards(micro_batches);
   const PipelineReport before = state_->report;
   state_->run(forwards, what, [&](StepRun& step) {
     const NoSync no_round = parallel.no_sync();
@@ -381,8 +411,8 @@ void Pipeline::evaluate(DataParallelBase& parallel, int micro_batches, const Pip
   state_->report = before;
 }
 
-std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::Carry& input,
-                                  const Communicator& ranks) {
+std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::Carry& input, const Communicator& ranks,
+                                  const std::vector<nn::Skip>& skips) {
   constexpr int kRounds = 3;  // the first warms up; of the others the faster counts
   std::vector<at::Tensor> buffers, values;
   for (const nn::Unit& unit : units) {
@@ -392,10 +422,12 @@ std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::
     }
   }
   const nn::RandomState random(input);
+  const nn::SkipConnections connections(units, skips);
   std::vector<double> seconds(units.size());
   for (int round = 0; round < kRounds; ++round) {
-    nn::Carry next = input;
+    nn::Between between = connections.begin(input);
     for (std::size_t i = 0; i < units.size(); ++i) {
+      nn::Carry next = connections.take_input(i, between);
       for (at::Tensor& tensor : next) {
         tensor = tensor.detach();
         if (tensor.is_floating_point()) tensor.requires_grad_(true);
@@ -410,7 +442,7 @@ std::vector<double> measure_units(const std::vector<nn::Unit>& units, const nn::
       if (!output.empty() && output.front().is_cuda()) tensor::finish_stream_of(output.front());
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
       if (round > 0) seconds[i] = round == 1 ? taken.count() : std::min(seconds[i], taken.count());
-      next = std::move(output);
+      connections.put_output(i, std::move(output), between);
     }
   }
   for (const nn::Unit& unit : units) {

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "base/check.h"
 
@@ -16,6 +18,16 @@ using ActionKind = schedule::Kind;
 
 bool is_backward(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput || kind == ActionKind::kBackwardWeight;
+}
+
+void append(nn::Carry& tensors, const nn::Carry& more) { tensors.insert(tensors.end(), more.begin(), more.end()); }
+
+// The tensors, which leave the map.
+template <class Key>
+nn::Carry taken(std::map<Key, nn::Carry>& from, const Key& key) {
+  nn::Carry tensors = std::move(from.at(key));
+  from.erase(key);
+  return tensors;
 }
 
 // The tensors that backward gives a gradient to.
@@ -35,9 +47,10 @@ nn::Carry handed_over(const nn::Carry& tensors) {
 
 }  // namespace
 
-StepRun::StepRun(const Stages& stages, const schedule::Schedule& schedule, int rank, const PipelineStep& what,
-                 Messages& messages, std::optional<LastStage>& last, PipelineReport& report)
+StepRun::StepRun(const Stages& stages, const StageLinks& links, const schedule::Schedule& schedule, int rank,
+                 const PipelineStep& what, Messages& messages, std::optional<LastStage>& last, PipelineReport& report)
     : stages_(stages),
+      links_(links),
       schedule_(schedule),
       rank_(rank),
       what_(what),
@@ -71,11 +84,11 @@ void StepRun::run(const std::function<void()>& before_last_backward) {
 
 void StepRun::run_forwards() {
   only_forwards_ = true;
-  for (const Action& action : schedule_.actions[static_cast<std::size_t>(rank_)]) {
-    act(action);
-    const bool is_sent = action.kind == ActionKind::kSendForward;
-    const bool is_used = action.kind == ActionKind::kForward && (is_last(action.stage) || is_local(action.stage + 1));
-    if (is_sent || is_used) in_flight_.erase({action.stage, action.micro_batch});
+  const std::vector<Action>& list = schedule_.actions[static_cast<std::size_t>(rank_)];
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    act(list[i]);
+    const bool goes_on = i + 1 < list.size() && is_send(list[i + 1].kind);
+    if (!goes_on) in_flight_.clear();
   }
   messages_.finish();
 }
@@ -107,14 +120,15 @@ void StepRun::act(const Action& action) {
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
     case ActionKind::kBackwardWeight: compute(action); break;
-    case ActionKind::kSendForward: messages_.send(action, rank_of(action.peer), in_flight_.at(key).output); break;
+    case ActionKind::kSendForward:
+      messages_.send(action, rank_of(action.peer), in_flight_.at(key).outputs.at(action.peer));
+      break;
     case ActionKind::kReceiveForward: messages_.expect(action, rank_of(action.peer)); break;
     case ActionKind::kSendBackward:
-      messages_.send(action, rank_of(action.peer), input_gradients_.at(key));
-      input_gradients_.erase(key);
+      messages_.send(action, rank_of(action.peer), taken(gradients_, {action.peer, action.stage, action.micro_batch}));
       break;
     case ActionKind::kReceiveBackward:
-      messages_.expect(action, rank_of(action.peer), requiring_gradients(in_flight_.at(key).output));
+      messages_.expect(action, rank_of(action.peer), requiring_gradients(in_flight_.at(key).outputs.at(action.peer)));
       break;
     default: REIGEN_ASSERT(false, "{} has no place in a pipeline", to_text(action));
   }
@@ -148,21 +162,20 @@ nn::Carry StepRun::wait_for(const Action& receive) {
   return tensors;
 }
 
-nn::Carry StepRun::input_of(int stage, int micro_batch) {
-  if (is_first(stage)) return is_last(stage) ? nn::Carry{} : what_.input(micro_batch);
-  if (is_local(stage - 1)) {
-    const auto found = inputs_.find({stage, micro_batch});
-    nn::Carry input = std::move(found->second);
-    inputs_.erase(found);
-    return input;
+ByStage StepRun::inputs_of(int stage, int micro_batch) {
+  ByStage inputs;
+  if (is_first(stage) && !is_last(stage)) inputs[stage - 1] = what_.input(micro_batch);
+  for (const int source : links_.sources_of(stage)) {
+    inputs[source] = is_local(source) ? taken(inputs_, {source, stage, micro_batch})
+                                      : wait_for({ActionKind::kReceiveForward, stage, micro_batch, source});
   }
-  return wait_for({ActionKind::kReceiveForward, stage, micro_batch, stage - 1});
+  return inputs;
 }
 
-nn::Carry StepRun::run_units(int stage, nn::Carry input) const {
-  const auto [first, end] = stages_.units_of(stage);
-  for (std::size_t i = first; i < end; ++i) input = nn::call(stages_.units()[i], input);
-  return input;
+// Of what the stage has given to `target`.
+nn::Carry StepRun::gradients_of(int stage, int micro_batch, int target) {
+  return is_local(target) ? taken(gradients_, {stage, target, micro_batch})
+                          : wait_for({ActionKind::kReceiveBackward, stage, micro_batch, target});
 }
 
 bool StepRun::recomputes(int stage) const {
@@ -173,17 +186,16 @@ bool StepRun::recomputes(int stage) const {
   return false;
 }
 
-void StepRun::run_last(int stage, nn::Carry input, const std::function<void()>& body) {
+void StepRun::run_last(int stage, const ByStage& inputs, const std::function<void()>& body) {
   const auto [first, end] = stages_.units_of(stage);
-  last_.emplace(LastStage{.first = first, .end = end});
-  if (!is_first(stage)) last_->input = std::move(input);
+  last_.emplace(links_.skips(), first, links_.arrived(stage, inputs));
   try {
     body();
   } catch (...) {
     last_.reset();
     throw;
   }
-  const std::size_t ran = last_->ran;
+  const std::size_t ran = last_->ran();
   last_.reset();
   REIGEN_CHECK(
       ran == end - first,
@@ -194,16 +206,21 @@ void StepRun::run_last(int stage, nn::Carry input, const std::function<void()>& 
 
 void StepRun::forward(int stage, int micro_batch) {
   Activation made;
-  made.input = input_of(stage, micro_batch);
+  made.inputs = inputs_of(stage, micro_batch);
   if (is_last(stage)) {
-    run_last(stage, made.input, [&] { made.loss = what_.loss(micro_batch); });
+    run_last(stage, made.inputs, [&] { made.loss = what_.loss(micro_batch); });
     REIGEN_CHECK(
         only_forwards_ || (made.loss.defined() && made.loss.numel() == 1),
         "[pipeline] the loss of micro-batch {} is not one number\n  got: {}   expected: a tensor with one element",
         micro_batch, made.loss.defined() ? fmt::format("{} elements", made.loss.numel()) : "an undefined tensor");
   } else {
-    made.output = run_units(stage, made.input);
-    if (is_local(stage + 1)) inputs_[{stage + 1, micro_batch}] = handed_over(made.output);
+    const auto [first, end] = stages_.units_of(stage);
+    nn::Between between = links_.arrived(stage, made.inputs);
+    links_.skips().call(stages_.units(), first, end, between);
+    made.outputs = links_.leaving(stage, between);
+    for (const auto& [target, tensors] : made.outputs) {
+      if (is_local(target)) inputs_[{stage, target, micro_batch}] = handed_over(tensors);
+    }
   }
   in_flight_[{stage, micro_batch}] = std::move(made);
 }
@@ -212,32 +229,24 @@ void StepRun::backward(const Action& action) {
   const auto [kind, stage, micro_batch, peer] = action;
   const auto found = in_flight_.find({stage, micro_batch});
   Activation& activation = found->second;
-  nn::Carry roots, gradients;
-  if (is_last(stage)) {
-    roots = requiring_gradients({activation.loss});
-  } else {
-    roots = requiring_gradients(activation.output);
-    if (is_local(stage + 1)) {
-      gradients = std::move(gradients_.at({stage, micro_batch}));
-      gradients_.erase({stage, micro_batch});
-    } else {
-      gradients = wait_for({ActionKind::kReceiveBackward, stage, micro_batch, stage + 1});
-    }
+  nn::Carry roots, gradients, inputs;
+  if (is_last(stage)) roots = requiring_gradients({activation.loss});
+  for (const auto& [target, tensors] : activation.outputs) {
+    append(roots, requiring_gradients(tensors));
+    append(gradients, gradients_of(stage, micro_batch, target));
   }
-  const nn::Carry inputs = requiring_gradients(activation.input);
+  for (const auto& [source, tensors] : activation.inputs) append(inputs, requiring_gradients(tensors));
   if (kind == ActionKind::kBackwardInput) {
     // A unit that computes its activations again does so once, and computes all gradients then.
     activation.weights.emplace(roots, gradients, recomputes(stage) ? nn::Carry{} : inputs);
   } else if (!roots.empty()) {
     torch::autograd::backward(roots, gradients);
   }
-  if (!is_first(stage)) {
-    nn::Carry of_input;
-    for (const at::Tensor& tensor : inputs) {
+  for (const int source : links_.sources_of(stage)) {
+    nn::Carry& of_input = gradients_[{source, stage, micro_batch}];
+    for (const at::Tensor& tensor : requiring_gradients(activation.inputs.at(source))) {
       of_input.push_back(tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor));
     }
-    (is_local(stage - 1) ? gradients_[{stage - 1, micro_batch}] : input_gradients_[{stage, micro_batch}]) =
-        std::move(of_input);
   }
   if (kind == ActionKind::kBackward) in_flight_.erase(found);
 }
