@@ -137,14 +137,14 @@ constexpr int kWriter = 0;  // of the ranks that divide the model
 
 // The values as the file has them, on the rank that writes. For a divided tensor the other ranks call gather().
 at::Tensor whole_values(const Place& place, const parallel::TensorParallel& divided) {
-  const bool is_part = divided && divided.divides(place.own);
+  const bool is_part = divided.divides(place.own);
   const at::Tensor whole = is_part ? divided.gather(place.own, place.tensor, kWriter) : place.tensor;
   return (place.is_transposed ? whole.t() : whole).cpu().contiguous();
 }
 
 std::vector<std::int64_t> whole_shape(const Place& place, const parallel::TensorParallel& divided) {
   std::vector<std::int64_t> shape = place.shape();
-  if (!divided || !divided.divides(place.own)) return shape;
+  if (!divided.divides(place.own)) return shape;
   shape = divided.whole_shape(place.own);
   if (place.is_transposed) std::reverse(shape.begin(), shape.end());
   return shape;

@@ -121,7 +121,8 @@ class TensorParallel {
   const std::string& axis() const;
   // The divided parameters, for layout::Choices::splits.
   const std::map<std::string, layout::Split>& splits() const;
-  bool divides(const std::string& parameter) const { return splits().contains(parameter); }
+  // False for every parameter if there is no model.
+  bool divides(const std::string& parameter) const { return state_ != nullptr && splits().contains(parameter); }
   // The shape of a parameter of the whole model. Throws InvalidArgument for a parameter that is not divided.
   const layout::Shape& whole_shape(const std::string& parameter) const;
   // Both are collective over the ranks of the region, and throw InvalidArgument for a parameter that is not divided and

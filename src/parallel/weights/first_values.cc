@@ -65,7 +65,7 @@ void FirstValues::prepare(const std::vector<tensor::NamedParameter>& parameters)
                .fix = "data_parallel(model, world, {.initialize = [&] { model.initialize(seed); }})"});
   }
   for (const tensor::NamedParameter& entry : parameters) {
-    if (!divided_ || !divided_.divides(entry.name)) continue;
+    if (!divided_.divides(entry.name)) continue;
     names_of_divided_[entry.parameter.unsafeGetTensorImpl()] = entry.name;
     if (tensor::is_away(entry.parameter)) continue;
     throw InvalidArgument(

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/self/self_backend.h"
 #include "device/cuda.h"
 #include "tensor/hooks/thread_engine.h"
 
@@ -101,11 +102,9 @@ at::Tensor common_tensor(const Communicator& world, std::int64_t count, at::Scal
 
 at::Tensor lazy_tensor(std::int64_t count, at::ScalarType type, bool of_part) {
   const std::size_t bytes = bytes_of(count, type);
-  constexpr std::size_t kLeastMapped = 1 << 20;
-  if (bytes < kLeastMapped && !of_part) return at::zeros({count}, at::TensorOptions().dtype(type));
+  if (!of_part) return tensor_over(comm::self::allocate(bytes), count, type);
   if (bytes == 0) return at::empty({count}, at::TensorOptions().dtype(type));
-  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (of_part ? MAP_NORESERVE : 0);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) base::throw_system_error("mmap", errno, __FILE__, __LINE__);
   return tensor_over(std::shared_ptr<void>(memory, [bytes](void* begin) { ::munmap(begin, bytes); }), count, type);
 }

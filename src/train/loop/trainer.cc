@@ -289,7 +289,7 @@ void Trainer::Impl::step(const data::Batch& batch, double waited) {
   const std::int64_t number = run.done + 1;
   const auto abandon = [&] {
     for (Watcher* watcher : watchers) watcher->abandon_step();
-    side_by_side.close();
+    side_by_side.abandon();
   };
   try {
     make_step(batch, waited);

@@ -82,7 +82,7 @@ std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& modu
   std::vector<tensor::NamedTensor> tensors = tensor::tensors_of(module);
   for (tensor::NamedTensor& item : tensors) {
     if (!nn::has_no_memory(item.tensor)) continue;
-    item.shape = divided && divided.divides(item.name) ? divided.whole_shape(item.name) : item.tensor.sizes().vec();
+    item.shape = divided.divides(item.name) ? divided.whole_shape(item.name) : item.tensor.sizes().vec();
     item.part = layout::flat_part(item.shape, 0, 0);
   }
   return tensors;

@@ -102,20 +102,22 @@ Held held_of(const ParameterRange& range, const tensor::Segment& segment, const 
           .flat = flat};
 }
 
-// The elements of a whole tensor that `held` has, in its order.
-at::Tensor elements_of(const at::Tensor& whole, const Held& held) {
-  const at::Tensor flat = whole.reshape({-1});
+// The elements of `held`, run by run, from a flat tensor in which `begin_of` says where a run begins.
+template <class BeginOf>
+at::Tensor runs_of(const Held& held, const at::Tensor& flat, const BeginOf& begin_of) {
   std::vector<at::Tensor> pieces;
   layout::Runs runs(held.shape, held.part);
-  while (const auto one = runs.next()) pieces.push_back(flat.narrow(0, one->global, one->count));
+  while (const auto one = runs.next()) pieces.push_back(flat.narrow(0, begin_of(*one), one->count));
   return pieces.empty() ? flat.narrow(0, 0, 0) : at::cat(pieces);
 }
 
+// The elements of a whole tensor that `held` has, in its order.
+at::Tensor elements_of(const at::Tensor& whole, const Held& held) {
+  return runs_of(held, whole.reshape({-1}), [](const auto& run) { return run.global; });
+}
+
 at::Tensor elements_of(const Held& held) {
-  std::vector<at::Tensor> pieces;
-  layout::Runs runs(held.shape, held.part);
-  while (const auto one = runs.next()) pieces.push_back(held.flat.narrow(0, held.part.first + one->local, one->count));
-  return pieces.empty() ? held.flat.narrow(0, 0, 0) : at::cat(pieces);
+  return runs_of(held, held.flat, [&](const auto& run) { return held.part.first + run.local; });
 }
 
 }  // namespace
@@ -446,6 +448,8 @@ void SideBySide::end_step(bool skipped) {
   }
   if (++alone_->steps == run_.config.train.verify) close();
 }
+
+void SideBySide::abandon() { alone_.reset(); }
 
 void SideBySide::close() {
   if (!alone_) return;

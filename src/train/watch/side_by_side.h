@@ -33,6 +33,8 @@ class SideBySide {
   // Collective. Call it after the optimizer's step; `skipped` says that the step was left out. Throws Error (exit code
   // 78) on every rank if something differs. Says on rank 0 when all steps are verified.
   void end_step(bool skipped);
+  // Frees the second model, because an exception ended the step.
+  void abandon();
   // Frees the second model. If not all steps were verified, says how many were.
   void close();
 
