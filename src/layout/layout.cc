@@ -282,7 +282,7 @@ format::TensorType Layout::gradient_type_on_the_way(const Range& range) const {
   return range.type == format::TensorType::kF32 ? reduce_type_.value_or(range.type) : range.type;
 }
 
-Traffic Layout::traffic(const Coordinates& at) const {
+Traffic Layout::traffic(const Coordinates& at, int micro_batches) const {
   const int shares = size("dp_shard");
   const int replicas = size("dp_replicate") * size("cp");
   const auto once = [](std::int64_t bytes, int ranks) { return bytes * (ranks - 1) / ranks; };
@@ -293,7 +293,7 @@ Traffic Layout::traffic(const Coordinates& at) const {
     if (value.has(AlongKind::kFlat) && !value.residence.is_common) {
       const bool is_gathered = value.whole == Whole::kWhileUnitRuns;
       const auto type = is_gathered ? value_type_on_the_way(range) : range.type;
-      result.values += (is_gathered ? gathers_ : 1) * once(range.elements * element_bytes(type), shares);
+      result.values += (is_gathered ? gathers_ * micro_batches : 1) * once(range.elements * element_bytes(type), shares);
     }
     if (!range.trainable) continue;
     const Placement& gradient = placement(range.tensors.front(), Role::kGradient);

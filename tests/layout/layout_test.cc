@@ -331,8 +331,9 @@ TEST(Layout, StatesOfAModelOnAGpuAreOffloadedToPinnedMemory) {
 TEST(Layout, TrafficIsThatOfTheTable) {
   const ModelSpec model{.tensors = {{.name = "w", .shape = {8, kBlockElements}}}};
   const std::int64_t bytes = 4 * 8 * kBlockElements + 64;
-  const auto traffic = [&](Sharding sharding, bool common = false) {
-    return choose(model, {.sharding = sharding, .axes = ranks(4)}, {.shares_memory = common}).traffic({0});
+  const auto traffic = [&](Sharding sharding, bool common = false, int micro_batches = 1) {
+    return choose(model, {.sharding = sharding, .axes = ranks(4)}, {.shares_memory = common})
+        .traffic({0}, micro_batches);
   };
   const std::int64_t once = bytes * 3 / 4;
   EXPECT_EQ(traffic(Sharding::kNone).gradients, 2 * once);
@@ -341,6 +342,9 @@ TEST(Layout, TrafficIsThatOfTheTable) {
   EXPECT_EQ(traffic(Sharding::kGradients).gradients, once);
   EXPECT_EQ(traffic(Sharding::kParameters).gradients, once);
   EXPECT_EQ(traffic(Sharding::kParameters).values, 2 * once);
+  EXPECT_EQ(traffic(Sharding::kParameters, false, 3).values, 6 * once);
+  EXPECT_EQ(traffic(Sharding::kParameters, false, 3).gradients, once);
+  EXPECT_EQ(traffic(Sharding::kOptimizer, false, 3).values, once);
   EXPECT_EQ(traffic(Sharding::kGradients, true).gradients, 0);
   EXPECT_EQ(traffic(Sharding::kGradients, true).values, 0);
 }

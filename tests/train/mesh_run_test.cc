@@ -54,6 +54,7 @@ class MeshRun : public TrainerTest {
           .without_memory = without_memory_,
           .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}};
       LlamaTask task(options);
+      if (change_first_) change_first_(world.rank(), task);
       options.without_memory = false;
       options.model.theta = theta_of_one_;
       const auto make_task = [&]() -> std::unique_ptr<Task> {
@@ -74,6 +75,7 @@ class MeshRun : public TrainerTest {
 
   at::ScalarType type_ = at::kDouble;
   bool without_memory_ = true;  // as recipes make their models
+  std::function<void(int rank, LlamaTask&)> change_first_ = {};  // how a rank's model differs
   // How the model of one process differs, with which train.verify compares.
   double theta_of_one_ = 10000;
   std::function<void(LlamaTask&)> change_one_ = {};
@@ -213,6 +215,50 @@ TEST_F(MeshRun, WhatDiffersFromOneProcessIsNamed) {
     };
     EXPECT_THAT(refusal({.ranks = 2, .pp = 2}, halves_of_weight, 10000),
                 HasSubstr("step 1: the averaged gradient of model.norm.weight differs on rank 1 (pp 1)"));
+  }
+}
+
+// A text whose last window is short: its sample has fewer terms, and the last batch has fewer samples.
+TEST_F(MeshRun, AWholeEpochWithAShortWindowIsVerified) {
+  const std::string all = read_file(root_ / "text.txt");
+  std::ofstream(root_ / "text.txt") << all.substr(0, 1000);
+  for (const Mesh& mesh : {Mesh{4, 2, true, "none"}, Mesh{.ranks = 4, .shard = "parameters", .pp = 2},
+                           Mesh{.ranks = 4, .tp = 2, .cp = 2}}) {
+    Config run = with(mesh, "verified");
+    run.data.limit = 0;
+    run.train.max_steps = 5;
+    run.train.verify = 5;
+    std::vector<std::string> said;
+    fit(mesh.ranks, run, &said);
+    EXPECT_THAT(said, Contains(HasSubstr("5 steps an epoch")));
+    EXPECT_THAT(said, Contains(HasSubstr("verified: 5 steps of this layout are those of one process")));
+    fs::remove_all(root_ / "verified");
+  }
+}
+
+// A rank's copy of a weight changes when its last gradient has been computed: only the weights differ.
+TEST_F(MeshRun, AWrongCopyOfAWeightIsNamed) {
+  change_first_ = [](int rank, LlamaTask& task) {
+    if (rank != 1) return;
+    const at::Tensor weight = task.module().named_parameters()["model.norm.weight"];
+    task.units()[0].attach(nn::Layer::kPrecision, [weight](const nn::Carry& input, const nn::Unit::Forward& inner) {
+      nn::Carry output = inner(input);
+      if (output[0].requires_grad()) {
+        output[0].register_hook([weight](const at::Tensor&) { at::Tensor(weight.data()).mul_(1.01); });
+      }
+      return output;
+    });
+  };
+  without_memory_ = false;
+  Config run = with({2, 2, true, "none"}, "differs");
+  run.train.verify = 2;
+  try {
+    fit(2, run);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration);
+    EXPECT_THAT(error.what(),
+                HasSubstr("step 1: the weight model.norm.weight after the optimizer's step differs on rank 1 (tp 1)"));
   }
 }
 

@@ -109,7 +109,8 @@ class Layout {
   // function returns the bytes of these whole gradients. They exist only between the backwards of several
   // micro-batches, so bytes() does not count them.
   std::int64_t bytes_before_averaging(const Coordinates& at) const;
-  Traffic traffic(const Coordinates& at) const;
+  // What the rank sends in a step of so many micro-batches. Weights that come and go are gathered for each of them.
+  Traffic traffic(const Coordinates& at, int micro_batches = 1) const;
 
   // The axes, and the placements of the first trainable tensor, as text: "dp_shard 4: values flat, memory, whole
   // always; gradients replicate, memory; states flat, disk"
@@ -138,7 +139,7 @@ class Layout {
   std::size_t group_bytes_ = 0;  // size of a buffer for tensors that are in no unit
   bool packs_alike_ = false;     // true if only axis dp_shard divides tensors; ranges_ is then the same on all ranks
   std::vector<Range> ranges_;
-  int gathers_ = 0;  // how often weights are gathered in one step
+  int gathers_ = 0;  // how often weights are gathered for one micro-batch
   format::TensorType value_type_on_the_way(const Range& range) const;
   format::TensorType gradient_type_on_the_way(const Range& range) const;
   std::optional<format::TensorType> gather_type_;

@@ -6,7 +6,7 @@
 //   kNone        16·N                       8·N·(P-1)/P
 //   kOptimizer    8·N +  8·N/P             12·N·(P-1)/P
 //   kGradients    4·N + 12·N/P              8·N·(P-1)/P
-//   kParameters        16·N/P              12·N·(P-1)/P
+//   kParameters        16·N/P              4·(1 + 2·m)·N·(P-1)/P for m micro-batches
 //
 // With kParameters a rank also needs memory for the weights and gradients of two units (parts of the model) while it
 // computes. On one machine no network is used, and all ranks together hold 16·P·N (kNone), 12·N + 4·P·N (kOptimizer and

@@ -57,8 +57,7 @@ Schedule one_f_one_b(const Size& size);
 // PyTorch refuse such an m.)
 Schedule interleaved(const Size& size);
 // Each rank does all forwards of its first stage, then all of its next stage, and so on; then the backwards, last stage
-// first. The weights of each stage are needed in one run of actions for forward and one for backward, so sharded
-// weights are gathered only twice in a step.
+// first. The weights of each stage are needed in one run of actions for forward and one for backward.
 Schedule looped_breadth_first(const Size& size);
 // As one_f_one_b, but backward is divided into I and W. Rank r does W of a micro-batch r micro-batches later than I, so
 // that the rank before it can begin sooner. The last W's fill the time in which one_f_one_b is idle.

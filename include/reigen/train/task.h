@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "reigen/data/dataset.h"
+#include "reigen/nn/skips.h"
 #include "reigen/nn/unit.h"
 #include "reigen/parallel/context_parallel.h"
 #include "reigen/parallel/tensor_parallel.h"
@@ -56,6 +57,9 @@ class Task {
   // The units of the module (nn/unit.h), in the order in which its forward calls them. train.activation_checkpoint and
   // sharding of the parameters work unit by unit. An empty result means that the module is not made of units.
   virtual std::vector<nn::Unit> units() { return {}; }
+
+  // The skip connections between the units (nn/skips.h), for ranks that hold some of the units only (--mesh.pp).
+  virtual std::vector<nn::Skip> skips() { return {}; }
 
   // Sets the initial values. They depend on the seed and the parameters' names alone. The default is nn::initialize.
   virtual void initialize(std::uint64_t seed);

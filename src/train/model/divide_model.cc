@@ -133,7 +133,8 @@ parallel::ContextParallel divide_sequences(Run& run) {
 
 parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
   const config::MeshConfig& mesh = run.config.mesh;
-  parallel::PipelineOptions options{.virtual_stages = static_cast<int>(mesh.virtual_stages), .units = run.task.units()};
+  parallel::PipelineOptions options{.virtual_stages = static_cast<int>(mesh.virtual_stages), .units = run.task.units(),
+                                    .skips = run.task.skips()};
   if (is_file(mesh.schedule)) {
     if (mesh.virtual_stages > 1) {
       throw InvalidArgument(
@@ -157,7 +158,7 @@ parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
     std::iota(first.begin(), first.end(), 0);
     const data::DatasetPtr training = run.task.training_data();
     const data::Samples taken = samples_on(run.device, data::complete(training->gather(first), *training, samples));
-    options.costs = parallel::measure_units(options.units, run.task.first_input(taken), run.world);
+    options.costs = parallel::measure_units(options.units, run.task.first_input(taken), run.world, options.skips);
   }
   parallel::Pipeline made = parallel::make_pipeline(run.task.module(), *run.mesh, std::move(options));
   std::vector<std::string> stages;

@@ -166,6 +166,8 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   mesh_.clear();
   for (const layout::Axis& axis : layout.axes()) mesh_.emplace_back(axis.name, axis.size);
   memory_ = formula(layout, layout.coordinates_of(run_.world.rank()));
+  const layout::Layout one = layout::choose(inputs.model, {.states = inputs.choices.states}, {});
+  memory_alone_ = formula(one, one.coordinates_of(0));
   // After a rollback there is no check: the memory of the old wrapper may not be free yet, so it would be counted
   // twice.
   if (run_.rollbacks == 0) {

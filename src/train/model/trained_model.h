@@ -76,6 +76,8 @@ class TrainedModel {
   const std::vector<std::pair<std::string, std::int64_t>>& mesh() const { return mesh_; }
   // The bytes that the layout predicts for this rank.
   const MemoryUse& memory_of_layout() const { return memory_; }
+  // The bytes that the whole model takes in one process.
+  const MemoryUse& memory_alone() const { return memory_alone_; }
 
  private:
   void set_values(const Start& start);
@@ -91,6 +93,7 @@ class TrainedModel {
   std::optional<Optimization> optimization_;
   std::vector<std::pair<std::string, std::int64_t>> mesh_;
   MemoryUse memory_;
+  MemoryUse memory_alone_;
   bool settled_ = false;  // settle() was called after the last step
 };
 

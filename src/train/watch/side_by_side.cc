@@ -27,6 +27,7 @@
 #include "reigen/optim/clip.h"
 #include "tensor/flat/gradient_share.h"
 #include "train/model/device.h"
+#include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 #include "train/model/precision.h"
 #include "train/run/agree.h"
@@ -395,6 +396,11 @@ void SideBySide::open(std::int64_t global_batch) {
                .expected = "train.precision fp32 or fp64, no train.tf32, and parallel.strategy plain",
                .fix = "choose these for the check, or leave train.verify out"}));
   }
+  const MemoryUse& alone = model_.memory_alone();
+  require_room("the model of one process, for train.verify,",
+               alone.parameters + 2 * alone.gradients + alone.optimizer,  // it keeps a copy of the gradients
+               "leave train.verify out, or verify a smaller model", run_.world,
+               [&] { return available_on(run_.device); });
   std::unique_ptr<Task> task;
   together(run_.world, "model of one process", [&] {
     task = run_.options.make_task();

@@ -1,0 +1,124 @@
+// Runs with stages (mesh.pp) of a task of one's own whose units have skip connections: every cut, and the check beside
+// one process, with batches whose last one has a single sample.
+#include <ATen/ops/cat.h>
+
+#include "reigen/nn/skips.h"
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+struct DownImpl : torch::nn::Module {
+  torch::nn::Linear fc = register_module("fc", torch::nn::Linear(6, 16));
+  nn::Carry forward(const at::Tensor& x) { return {at::tanh(fc(x)), x.narrow(1, 0, 3) * 2}; }
+};
+struct MiddleImpl : torch::nn::Module {
+  torch::nn::Linear fc = register_module("fc", torch::nn::Linear(16, 16));
+  at::Tensor forward(const at::Tensor& x) { return at::tanh(fc(x)); }
+};
+struct UpImpl : torch::nn::Module {
+  torch::nn::Linear fc = register_module("fc", torch::nn::Linear(19, 4));
+  at::Tensor forward(const nn::Carry& in) { return fc(at::cat({in[0], in[1]}, 1)); }
+};
+
+struct SkipNet : torch::nn::Module {
+  std::shared_ptr<DownImpl> down = register_module("down", std::make_shared<DownImpl>());
+  std::shared_ptr<MiddleImpl> middle = register_module("middle", std::make_shared<MiddleImpl>());
+  std::shared_ptr<MiddleImpl> more = register_module("more", std::make_shared<MiddleImpl>());
+  std::shared_ptr<UpImpl> up = register_module("up", std::make_shared<UpImpl>());
+  std::vector<nn::Unit> units{nn::Unit("down", down), nn::Unit("middle", middle), nn::Unit("more", more),
+                              nn::Unit("up", up)};
+  std::vector<nn::Skip> skips{{"down", "up"}};
+  at::Tensor forward(const at::Tensor& x) { return nn::fold(units, x, skips); }
+};
+
+class SkipTask final : public Task {
+ public:
+  SkipTask() { net_.to(at::kDouble); }
+  const std::string& name() const override {
+    static const std::string kName = "skip";
+    return kName;
+  }
+  torch::nn::Module& module() override { return net_; }
+  std::vector<nn::Unit> units() override { return net_.units; }
+  std::vector<nn::Skip> skips() override { return net_.skips; }
+  data::DatasetPtr training_data() override { return made_data(195, at::kDouble, "train"); }
+  data::DatasetPtr test_data() override { return made_data(50, at::kDouble, "test"); }
+  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
+    return at::cross_entropy_loss(net_.forward(input), target);
+  }
+  Scores score(const at::Tensor& input, const at::Tensor& target) override {
+    const at::Tensor scores = net_.forward(input);
+    return {.loss_sum = at::cross_entropy_loss(scores, target, {}, at::Reduction::Sum).item<double>(),
+            .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
+            .count = target.size(0)};
+  }
+
+ private:
+  SkipNet net_;
+};
+
+class StagesRun : public TrainerTest {
+ protected:
+  std::string train(int ranks, const Config& run) {
+    std::string said;
+    run_threads(ranks, [&](Communicator& world) {
+      SkipTask task;
+      Trainer(task, world,
+              {.config = run,
+               .write = [&](const std::string& text) { said += text + "\n"; },
+               .make_task = [] { return std::make_unique<SkipTask>(); }})
+          .fit();
+    });
+    return said;
+  }
+};
+
+TEST_F(StagesRun, SkipConnectionsOfATaskTrainAsInOneProcess) {
+  Config one = config("one");
+  train(1, one);
+  const std::vector<double> expected = losses("one");
+  ASSERT_EQ(expected.size(), 9U);
+  const struct {
+    int ranks;
+    int pp;
+    const char* cut;
+    const char* schedule = "1f1b";
+    int virtual_stages = 1;
+  } kRuns[] = {{2, 2, "size"},          {3, 3, "count"}, {4, 4, "count", "zb_h1"}, {4, 2, "count", "zb_v", 2},
+               {2, 2, "time", "gpipe"}, {4, 4, "time"}};
+  for (const auto& [ranks, pp, cut, schedule, virtual_stages] : kRuns) {
+    const std::string name = fmt::format("{}_{}_{}_{}", ranks, pp, cut, schedule);
+    Config run = config(name);
+    run.mesh.pp = pp;
+    run.mesh.cut = cut;
+    run.mesh.schedule = schedule;
+    run.mesh.virtual_stages = virtual_stages;
+    run.train.micro_batch = 20;
+    run.train.verify = 4;  // steps of 97, 97, 1 and 97 samples
+    const std::string said = train(ranks, run);
+    EXPECT_THAT(said, AllOf(HasSubstr("stages: down"),
+                            HasSubstr("verified: 4 steps of this layout are those of one process")))
+        << name;
+    const std::vector<double> found = losses(name);
+    ASSERT_EQ(found.size(), expected.size()) << name;
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-9) << name << " step " << i;
+  }
+}
+
+// Rank 1 of a file's schedule does the forwards of its micro-batches in an order of its own.
+TEST_F(StagesRun, AScheduleOfAFileInAnyOrderIsVerified) {
+  std::ofstream(root_ / "schedule.txt") << "ranks 2\nstages 2\nmicro_batches 3\nplacement looped\n"
+                                           "rank 0: F0.2 F0.0 F0.1 B0.0 B0.2 B0.1\n"
+                                           "rank 1: F1.0 F1.2 B1.0 F1.1 B1.2 B1.1\n";
+  Config run = config("file");
+  run.mesh.pp = 2;
+  run.mesh.schedule = (root_ / "schedule.txt").string();
+  run.train.global_batch = 39;
+  run.train.micro_batch = 13;
+  run.train.verify = 5;
+  EXPECT_THAT(train(2, run), HasSubstr("verified: 5 steps of this layout are those of one process"));
+}
+
+}  // namespace
+}  // namespace reigen::train
