@@ -293,7 +293,8 @@ Traffic Layout::traffic(const Coordinates& at, int micro_batches) const {
     if (value.has(AlongKind::kFlat) && !value.residence.is_common) {
       const bool is_gathered = value.whole == Whole::kWhileUnitRuns;
       const auto type = is_gathered ? value_type_on_the_way(range) : range.type;
-      result.values += (is_gathered ? gathers_ * micro_batches : 1) * once(range.elements * element_bytes(type), shares);
+      result.values +=
+          (is_gathered ? gathers_ * micro_batches : 1) * once(range.elements * element_bytes(type), shares);
     }
     if (!range.trainable) continue;
     const Placement& gradient = placement(range.tensors.front(), Role::kGradient);

@@ -144,20 +144,31 @@ INSTANTIATE_TEST_SUITE_P(Recipes, RecipeE2e, ::testing::Values(kMlp, kResNet18, 
 
 // Stages of equal time, also where ranks divide the layers. A model without memory cannot be measured.
 TEST_F(RecipesE2e, StagesAreCutByMeasuredTime) {
-  const Words sizes = {"--model.layers=3",     "--model.dim=16",         "--model.heads=2",
-                       "--model.kv_heads=2",   "--model.context=24",     "--data.path",
-                       "DATA/text",            "--train.global_batch=8", "--train.micro_batch=2",
-                       "--train.precision",    "fp64",                   "--train.max_steps=3",
+  const Words sizes = {"--model.layers=3",
+                       "--model.dim=16",
+                       "--model.heads=2",
+                       "--model.kv_heads=2",
+                       "--model.context=24",
+                       "--data.path",
+                       "DATA/text",
+                       "--train.global_batch=8",
+                       "--train.micro_batch=2",
+                       "--train.precision",
+                       "fp64",
+                       "--train.max_steps=3",
                        "--checkpoint.every_steps=2"};
   const Small llama{"llama", sizes};
   ASSERT_EQ(launch::run_training(train(llama, 1, "one", {"--train.micro_batch=0"})).code, 0);
-  for (const Words& mesh : {Words{"--mesh.pp=2"}, Words{"--mesh.pp=2", "--mesh.tp=2"},
+  for (const Words& mesh : {Words{"--mesh.pp=2"}, Words{"--mesh.pp=2", "--mesh.tp=2", "--train.verify=2"},
                             Words{"--mesh.pp=2", "--parallel.shard=parameters"}}) {
     Words more = {"--mesh.cut=time"};
     more.insert(more.end(), mesh.begin(), mesh.end());
     const Ran ran = launch::run_training(train(llama, 4, "cut", more));
     ASSERT_EQ(ran.code, 0) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("stages: model.embed_tokens"));
+    if (mesh.size() == 3) {
+      EXPECT_THAT(ran.out, HasSubstr("verified: 2 steps of this layout are those of one process"));
+    }
     expect_same_losses("cut", "one");
     fs::remove_all(path("cut"));
   }

@@ -118,8 +118,9 @@ TEST(Generate, TheBubbleOfZeroBubbleVIsASixthOfThatOf1F1B) {
       const StageTimes times{.forward = half, .backward = 2 * half, .backward_input = half, .backward_weight = half};
       const double zero = replay(add_messages(zero_bubble_v({p, m, 2})), {.stages = {times}}).idle[0];
       const double one = replay(add_messages(one_f_one_b({p, m}))).idle[0];
-      EXPECT_EQ(zero, half * std::max(p - 1, 4 * p - 2 - 2 * m)) << p << ' ' << m;
-      if (m >= 2 * p - 1) {
+      const int few = std::max(3 * p - 1 - 2 * m, 4 * p - 1 - 4 * m);
+      EXPECT_EQ(zero, half * (m > p ? std::max(p - 1, 4 * p - 2 - 2 * m) : few)) << p << ' ' << m;
+      if (m == p || m >= 2 * p - 1) {
         EXPECT_EQ(zero, one / 6);
       }
     }

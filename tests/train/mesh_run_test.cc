@@ -47,37 +47,57 @@ class MeshRun : public TrainerTest {
   }
 
   void fit(int ranks, const Config& run, std::vector<std::string>* said = nullptr) const {
-    run_threads(ranks, [&](Communicator& world) {
-      LlamaTaskOptions options{
-          .path = (root_ / "text.txt").string(),
-          .type = type_,
-          .without_memory = without_memory_,
-          .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}};
-      LlamaTask task(options);
-      if (change_first_) change_first_(world.rank(), task);
-      options.without_memory = false;
-      options.model.theta = theta_of_one_;
-      const auto make_task = [&]() -> std::unique_ptr<Task> {
-        auto second = std::make_unique<LlamaTask>(options);
-        if (change_one_) change_one_(*second);
-        return second;
-      };
-      Trainer(task, world,
-              {.config = run,
-               .write =
-                   [&](const std::string& text) {
-                     if (said != nullptr) said->push_back(text);
-                   },
-               .make_task = make_task})
-          .fit();
-    });
+    run_threads(
+        ranks,
+        [&](Communicator& world) {
+          LlamaTaskOptions options{
+              .path = (root_ / "text.txt").string(),
+              .type = type_,
+              .without_memory = without_memory_,
+              .model = {.vocab = 0, .layers = 1, .dim = 24, .heads = 6, .kv_heads = 3, .hidden = 20, .context = 16}};
+          LlamaTask task(options);
+          if (change_first_) change_first_(world.rank(), task);
+          options.without_memory = false;
+          if (options_of_one_) options_of_one_(options);
+          const auto make_task = [&]() -> std::unique_ptr<Task> {
+            if (make_one_) return make_one_(options);
+            auto second = std::make_unique<LlamaTask>(options);
+            if (change_one_) change_one_(*second);
+            return second;
+          };
+          Trainer(task, world,
+                  {.config = run,
+                   .write =
+                       [&](const std::string& text) {
+                         if (said != nullptr) said->push_back(text);
+                       },
+                   .make_task = make_task})
+              .fit();
+        },
+        {.backend = backend_});
+  }
+
+  // The error of a run that is verified.
+  std::string refusal(const Mesh& mesh) const {
+    fs::remove_all(root_ / "differs");
+    Config run = with(mesh, "differs");
+    run.train.verify = 2;
+    run.train.precision = type_ == at::kDouble ? "fp64" : "fp32";
+    try {
+      fit(mesh.ranks, run);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration) << error.what();
+      return error.what();
+    }
+    return "accepted";
   }
 
   at::ScalarType type_ = at::kDouble;
-  bool without_memory_ = true;  // as recipes make their models
+  bool without_memory_ = true;                                   // as recipes make their models
   std::function<void(int rank, LlamaTask&)> change_first_ = {};  // how a rank's model differs
   // How the model of one process differs, with which train.verify compares.
-  double theta_of_one_ = 10000;
+  std::function<void(LlamaTaskOptions&)> options_of_one_ = {};
+  std::function<std::unique_ptr<Task>(const LlamaTaskOptions&)> make_one_ = {};
   std::function<void(LlamaTask&)> change_one_ = {};
 
   // A text of 4000 characters: a run validates on a tenth of it.
@@ -175,29 +195,21 @@ TEST_F(MeshRun, ALayoutIsVerifiedBesideOneProcess) {
     std::vector<std::string> said;
     fit(kMeshes[i].ranks, run, &said);
     EXPECT_THAT(said, Contains(HasSubstr("verified: 2 steps of this layout are those of one process"))) << i;
+    EXPECT_THAT(said, Not(Contains(HasSubstr("could not be compared")))) << i;
   }
 }
 
 // The first difference is named: the layer whose angles are others, and the unit whose gradient is another.
 TEST_F(MeshRun, WhatDiffersFromOneProcessIsNamed) {
-  const auto refusal = [&](const Mesh& mesh, std::function<void(LlamaTask&)> change, double theta) {
-    fs::remove_all(root_ / "differs");
+  const auto changed = [&](const Mesh& mesh, std::function<void(LlamaTask&)> change) {
     change_one_ = std::move(change);
-    theta_of_one_ = theta;
-    Config run = with(mesh, "differs");
-    run.train.verify = 2;
-    run.train.precision = type_ == at::kDouble ? "fp64" : "fp32";
-    try {
-      fit(mesh.ranks, run);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration);
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return refusal(mesh);
   };
   const Mesh tensors{2, 2, true};
-  EXPECT_THAT(refusal(tensors, {}, 50), HasSubstr("step 1: forward of unit model.layers.0, micro-batch 0 differs on "));
-  EXPECT_THAT(refusal({.ranks = 2, .pp = 2}, {}, 50), HasSubstr("forward of unit model.layers.0, micro-batch 0"));
+  options_of_one_ = [](LlamaTaskOptions& options) { options.model.theta = 50; };
+  EXPECT_THAT(refusal(tensors), HasSubstr("step 1: forward of unit model.layers.0, micro-batch 0 differs on "));
+  EXPECT_THAT(refusal({.ranks = 2, .pp = 2}), HasSubstr("forward of unit model.layers.0, micro-batch 0"));
+  options_of_one_ = {};
   const auto doubles_gradient = [](LlamaTask& task) {
     task.units()[1].attach(nn::Layer::kPrecision, [](const nn::Carry& input, const nn::Unit::Forward& inner) {
       nn::Carry output = inner(input);
@@ -207,14 +219,22 @@ TEST_F(MeshRun, WhatDiffersFromOneProcessIsNamed) {
   };
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     type_ = type;
-    EXPECT_THAT(refusal(tensors, doubles_gradient, 10000),
-                HasSubstr("step 1: the gradient that reaches unit model.layers.0 in backward, micro-batch 0 differs"));
+    EXPECT_THAT(
+        changed(tensors, doubles_gradient),
+        HasSubstr("step 1: the gradient that model.layers.0 gives back to unit model.embed_tokens, micro-batch 0, "
+                  "differs"));
     const auto halves_of_weight = [](LlamaTask& task) {
       task.module().named_parameters()["model.norm.weight"].register_hook(
           [](const at::Tensor& gradient) { return gradient / 2; });
     };
-    EXPECT_THAT(refusal({.ranks = 2, .pp = 2}, halves_of_weight, 10000),
+    EXPECT_THAT(changed({.ranks = 2, .pp = 2}, halves_of_weight),
                 HasSubstr("step 1: the averaged gradient of model.norm.weight differs on rank 1 (pp 1)"));
+    // Gradients that ranks average from each other's memory, or send.
+    for (const char* shard : {"gradients", "parameters"}) {
+      EXPECT_THAT(changed({4, 2, true, shard}, halves_of_weight),
+                  HasSubstr("step 1: the averaged gradient of model.norm.weight differs on rank "))
+          << shard;
+    }
   }
 }
 
@@ -236,6 +256,40 @@ TEST_F(MeshRun, AWholeEpochWithAShortWindowIsVerified) {
   }
 }
 
+// A unit that gives a value that is not finite is named, and not the loss or the gradient that follow from it. What is
+// not finite in one process too is no difference.
+TEST_F(MeshRun, ValuesThatAreNotFiniteAreNamedWhereTheyBegin) {
+  const auto poisons = [](LlamaTask& task, std::size_t unit) {
+    task.units()[unit].attach(nn::Layer::kPrecision, [](const nn::Carry& input, const nn::Unit::Forward& inner) {
+      nn::Carry output = inner(input);
+      output[0] = output[0] * std::numeric_limits<double>::quiet_NaN();
+      return output;
+    });
+  };
+  change_first_ = [&](int, LlamaTask& task) { poisons(task, 1); };
+  EXPECT_THAT(refusal({2, 2, true}), HasSubstr("step 1: forward of unit model.layers.0, micro-batch 0 differs on "));
+  change_one_ = [&](LlamaTask& task) { poisons(task, 1); };
+  Config run = with({2, 2, true}, "skips");
+  run.train.verify = 2;
+  run.train.max_steps = 2;
+  run.train.not_finite = "skip";
+  std::vector<std::string> said;
+  fit(2, run, &said);
+  EXPECT_THAT(said, Contains(HasSubstr("verified: 2 steps of this layout are those of one process")));
+}
+
+// A second task that is not as the first.
+TEST_F(MeshRun, ASecondTaskThatIsAnotherIsRefused) {
+  options_of_one_ = [](LlamaTaskOptions& options) { options.model.layers = 2; };
+  EXPECT_THAT(refusal({2, 2}), AllOf(HasSubstr("TrainerOptions::make_task makes another model"),
+                                     HasSubstr("model.layers.0, model.layers.1")));
+  options_of_one_ = [](LlamaTaskOptions& options) { options.model.hidden = 40; };
+  EXPECT_THAT(refusal({2, 2}), AllOf(HasSubstr("model.layers.0.mlp.gate_proj.weight of shape [40, 24]"),
+                                     HasSubstr("of shape [20, 24]")));
+  make_one_ = [](const LlamaTaskOptions&) { return nullptr; };
+  EXPECT_THAT(refusal({2, 2}), HasSubstr("TrainerOptions::make_task gave no task"));
+}
+
 // A rank's copy of a weight changes when its last gradient has been computed: only the weights differ.
 TEST_F(MeshRun, AWrongCopyOfAWeightIsNamed) {
   change_first_ = [](int rank, LlamaTask& task) {
@@ -250,16 +304,8 @@ TEST_F(MeshRun, AWrongCopyOfAWeightIsNamed) {
     });
   };
   without_memory_ = false;
-  Config run = with({2, 2, true, "none"}, "differs");
-  run.train.verify = 2;
-  try {
-    fit(2, run);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration);
-    EXPECT_THAT(error.what(),
-                HasSubstr("step 1: the weight model.norm.weight after the optimizer's step differs on rank 1 (tp 1)"));
-  }
+  EXPECT_THAT(refusal({2, 2, true, "none"}),
+              HasSubstr("step 1: the weight model.norm.weight after the optimizer's step differs on rank 1 (tp 1)"));
 }
 
 TEST_F(MeshRun, VerifyingNeedsPrecisionAndPlainAverages) {
@@ -270,6 +316,12 @@ TEST_F(MeshRun, VerifyingNeedsPrecisionAndPlainAverages) {
     run.train.precision = precision;
     EXPECT_THAT([&] { fit(2, run); }, ThrowsMessage<Error>(HasSubstr("only in fp32 or fp64"))) << precision;
   }
+  Config run = with({4, 2, false, "parameters"}, "refused");
+  run.train.verify = 1;
+  run.train.precision = "fp32";
+  run.parallel.gather_type = "bf16";
+  backend_ = "tcp";
+  EXPECT_THAT([&] { fit(4, run); }, ThrowsMessage<Error>(HasSubstr("parallel.gather_type bf16")));
 }
 
 TEST_F(MeshRun, RanksThatTheMeshDoesNotDivideAreRefused) {

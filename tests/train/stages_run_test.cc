@@ -10,14 +10,18 @@ namespace {
 
 struct DownImpl : torch::nn::Module {
   torch::nn::Linear fc = register_module("fc", torch::nn::Linear(6, 16));
-  nn::Carry forward(const at::Tensor& x) { return {at::tanh(fc(x)), x.narrow(1, 0, 3) * 2}; }
+  // The first output is computed from the second one.
+  nn::Carry forward(const at::Tensor& x) {
+    const at::Tensor y = at::tanh(fc(x));
+    return {y * y, y};
+  }
 };
 struct MiddleImpl : torch::nn::Module {
   torch::nn::Linear fc = register_module("fc", torch::nn::Linear(16, 16));
   at::Tensor forward(const at::Tensor& x) { return at::tanh(fc(x)); }
 };
 struct UpImpl : torch::nn::Module {
-  torch::nn::Linear fc = register_module("fc", torch::nn::Linear(19, 4));
+  torch::nn::Linear fc = register_module("fc", torch::nn::Linear(32, 4));
   at::Tensor forward(const nn::Carry& in) { return fc(at::cat({in[0], in[1]}, 1)); }
 };
 
@@ -32,7 +36,7 @@ struct SkipNet : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return nn::fold(units, x, skips); }
 };
 
-class SkipTask final : public Task {
+class SkipTask : public Task {
  public:
   SkipTask() { net_.to(at::kDouble); }
   const std::string& name() const override {
@@ -60,6 +64,7 @@ class SkipTask final : public Task {
 
 class StagesRun : public TrainerTest {
  protected:
+  template <class Second = SkipTask>
   std::string train(int ranks, const Config& run) {
     std::string said;
     run_threads(ranks, [&](Communicator& world) {
@@ -67,7 +72,7 @@ class StagesRun : public TrainerTest {
       Trainer(task, world,
               {.config = run,
                .write = [&](const std::string& text) { said += text + "\n"; },
-               .make_task = [] { return std::make_unique<SkipTask>(); }})
+               .make_task = [] { return std::make_unique<Second>(); }})
           .fit();
     });
     return said;
@@ -85,9 +90,11 @@ TEST_F(StagesRun, SkipConnectionsOfATaskTrainAsInOneProcess) {
     const char* cut;
     const char* schedule = "1f1b";
     int virtual_stages = 1;
-  } kRuns[] = {{2, 2, "size"},          {3, 3, "count"}, {4, 4, "count", "zb_h1"}, {4, 2, "count", "zb_v", 2},
-               {2, 2, "time", "gpipe"}, {4, 4, "time"}};
-  for (const auto& [ranks, pp, cut, schedule, virtual_stages] : kRuns) {
+    int recomputed = 0;
+  } kRuns[] = {{2, 2, "size"},           {3, 3, "count"},
+               {4, 4, "count", "zb_h1"}, {4, 2, "count", "zb_v", 2},
+               {2, 2, "time", "gpipe"},  {4, 4, "time", "1f1b", 1, 1}};
+  for (const auto& [ranks, pp, cut, schedule, virtual_stages, recomputed] : kRuns) {
     const std::string name = fmt::format("{}_{}_{}_{}", ranks, pp, cut, schedule);
     Config run = config(name);
     run.mesh.pp = pp;
@@ -95,15 +102,56 @@ TEST_F(StagesRun, SkipConnectionsOfATaskTrainAsInOneProcess) {
     run.mesh.schedule = schedule;
     run.mesh.virtual_stages = virtual_stages;
     run.train.micro_batch = 20;
+    run.train.activation_checkpoint = recomputed;
     run.train.verify = 4;  // steps of 97, 97, 1 and 97 samples
     const std::string said = train(ranks, run);
-    EXPECT_THAT(said, AllOf(HasSubstr("stages: down"),
-                            HasSubstr("verified: 4 steps of this layout are those of one process")))
+    EXPECT_THAT(
+        said, AllOf(HasSubstr("stages: down"), HasSubstr("verified: 4 steps of this layout are those of one process")))
         << name;
     const std::vector<double> found = losses(name);
     ASSERT_EQ(found.size(), expected.size()) << name;
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-9) << name << " step " << i;
   }
+}
+
+struct StartsOtherwise : SkipTask {
+  void initialize(std::uint64_t seed) override {
+    SkipTask::initialize(seed);
+    const at::NoGradGuard no_grad;
+    module().named_parameters()["up.fc.bias"].fill_(2);
+  }
+};
+struct OtherLoss : SkipTask {
+  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
+    return SkipTask::loss(input, target) + 1;
+  }
+};
+struct OtherUnits : SkipTask {
+  std::vector<nn::Unit> units() override { return {SkipTask::units()[0]}; }
+};
+
+TEST_F(StagesRun, ASecondModelThatIsAnotherIsNamed) {
+  Config run = config("differs");
+  run.mesh.pp = 2;
+  run.train.micro_batch = 20;
+  run.train.verify = 2;
+  const auto refusal = [&](auto train_it) {
+    fs::remove_all(root_ / "differs");
+    try {
+      train_it();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration) << error.what();
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(refusal([&] { train<StartsOtherwise>(4, run); }),
+              HasSubstr("step 1: the first value of up.fc.bias differs on rank 2 (pp 1, dp_shard 0)"));
+  EXPECT_THAT(refusal([&] { train<OtherLoss>(4, run); }),
+              HasSubstr("step 1: the loss differs on rank 0 (pp 0, dp_shard 0)"));
+  EXPECT_THAT(refusal([&] { train<OtherUnits>(2, run); }),
+              AllOf(HasSubstr("TrainerOptions::make_task makes another model"), HasSubstr("got: units down"),
+                    HasSubstr("units down, middle, more, up")));
 }
 
 // Rank 1 of a file's schedule does the forwards of its micro-batches in an order of its own.

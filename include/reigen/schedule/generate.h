@@ -11,7 +11,8 @@
 //   interleaved          p v     (p-1) (f+b) if p divides m                 min(v m, (v-1) p + 2 (p-1-r) + 1)
 //   looped_breadth_first p v     (p-1 + (v-1) max(0, p-m)) (f+b)            v m
 //   zero_bubble_h1       p       max(p-1, 2p-1-m) f, if F, I and W take f   at most min(m, p)
-//   zero_bubble_v        2 p     max(p-1, 4p-2-2m) f, if F, I and W take f  at most min(2 m, 2 p)
+//   zero_bubble_v, m > p 2 p     max(p-1, 4p-2-2m) f, if F, I and W take f  at most 2 p
+//   zero_bubble_v, else  2 p     max(3p-1-2m, 4p-1-4m) f                    at most 2 m
 //
 // f and b are those of one of the p v stages. So for a given model, the idle time of interleaved and
 // looped_breadth_first is a v-th of that of one_f_one_b; that of zero_bubble_h1 is a third of it, and that of
@@ -63,8 +64,9 @@ Schedule looped_breadth_first(const Size& size);
 // that the rank before it can begin sooner. The last W's fill the time in which one_f_one_b is idle.
 Schedule zero_bubble_h1(const Size& size);
 // Rank r has the stages r and 2p-1-r, so rank 0 has the first and the last stage. Backward is divided into I and W.
-// Gradients go down and up the ranks as activations do, and reach rank 0 first of all. All ranks hold equally many
-// activations, as much memory as rank 0 has under one_f_one_b.
+// Gradients go down and up the ranks as activations do, and reach rank 0 first of all. No rank holds more memory in
+// activations than rank 0 has under one_f_one_b. With at most p micro-batches the schedule is our own, and idles less
+// than that of the paper.
 Schedule zero_bubble_v(const Size& size);
 
 enum class Name { kNaive, kGpipe, kOneFOneB, kInterleaved, kLoopedBreadthFirst, kZeroBubbleH1, kZeroBubbleV };
@@ -89,7 +91,7 @@ Schedule generate(Name name, const Size& size);
 //   interleaved_1f1b   (p-1) / (v m+p-1); exact if p divides m or v is 1, else it is a lower bound
 //   looped_bfs         (p-1) / (v m+p-1) if m >= p
 //   zb_h1              (p-1) / (3 m+p-1) if m >= p: a third of the idle time of 1f1b
-//   zb_v               (p-1) / (6 m+p-1) if m >= 2p-1: a sixth of the idle time of 1f1b
+//   zb_v               (p-1) / (6 m+p-1) if m = p or m >= 2p-1: a sixth of the idle time of 1f1b
 //   naive              (p-1) / p
 // Throws InvalidArgument as the functions above.
 double bubble_formula(Name name, const Size& size);

@@ -21,7 +21,7 @@ double bubble_formula(Name name, const Size& size) {
       work = 3 * m;
       break;
     case Name::kZeroBubbleV:
-      idle = std::max(p - 1, 4 * p - 2 - 2 * m);
+      idle = m > p ? std::max(p - 1, 4 * p - 2 - 2 * m) : std::max(3 * p - 1 - 2 * m, 4 * p - 1 - 4 * m);
       work = 3 * v * m;
       break;
     case Name::kGpipe:

@@ -304,7 +304,8 @@ void Trainer::Impl::step(const data::Batch& batch, double waited) {
 
 void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   StepTime time{.data = waited};
-  if (side_by_side.begin_step(batch)) cycle.lap();
+  const bool is_verified = side_by_side.begin_step(batch);
+  if (is_verified) cycle.lap();
   phase.lap();
   const auto lap = [&](Phase ended) {
     end_phase(ended);
@@ -321,7 +322,10 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   time.exposed += averaging;
   time.backward -= averaging;
   const double met = model.seconds_met();
-  side_by_side.before_optimizer();
+  if (is_verified) {
+    side_by_side.before_optimizer(own.value(), batch.global_terms);
+    phase.lap();
+  }
   Optimization::Gradients gradients = model.optimization().look();
   time.optimizer = lap(Phase::kGradients);
   Losses::Step given;

@@ -133,8 +133,8 @@ parallel::ContextParallel divide_sequences(Run& run) {
 
 parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
   const config::MeshConfig& mesh = run.config.mesh;
-  parallel::PipelineOptions options{.virtual_stages = static_cast<int>(mesh.virtual_stages), .units = run.task.units(),
-                                    .skips = run.task.skips()};
+  parallel::PipelineOptions options{
+      .virtual_stages = static_cast<int>(mesh.virtual_stages), .units = run.task.units(), .skips = run.task.skips()};
   if (is_file(mesh.schedule)) {
     if (mesh.virtual_stages > 1) {
       throw InvalidArgument(

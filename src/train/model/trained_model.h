@@ -43,6 +43,8 @@ class TrainedModel {
   torch::nn::Module& module() const { return pipeline_ ? pipeline_.module() : run_.task.module(); }
   // The pipeline of mesh.pp; there is none without it.
   const parallel::Pipeline& pipeline() const { return pipeline_; }
+  // How ranks divide layers with mesh.tp; empty without it.
+  const parallel::TensorParallel& divided() const { return divided_; }
   // How ranks divide sequences with mesh.cp; empty without it.
   const parallel::ContextParallel& context() const { return context_; }
   // parallel() and optimization() may be called only after make().

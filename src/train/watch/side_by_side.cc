@@ -5,6 +5,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
@@ -13,8 +14,10 @@
 #include <cmath>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,7 +26,6 @@
 #include "data/complete.h"
 #include "parallel/check/difference.h"
 #include "reigen/base/error.h"
-#include "reigen/layout/part.h"
 #include "reigen/optim/clip.h"
 #include "tensor/flat/gradient_share.h"
 #include "train/model/device.h"
@@ -31,12 +33,15 @@
 #include "train/model/micro_batch.h"
 #include "train/model/precision.h"
 #include "train/run/agree.h"
+#include "train/run/failure.h"
+#include "train/watch/held_part.h"
 #include "train/watch/unit_listener.h"
 
 namespace reigen::train {
 namespace {
 
-enum class What : std::int64_t { kForward, kBackward, kGradient, kNorm, kWeight };
+// In the order in which a step has them.
+enum class What : std::int64_t { kFirstValue, kForward, kLoss, kBackward, kGradient, kNorm, kWeight };
 
 constexpr std::int64_t kMost = 1 << 20;  // of units and weights, and of micro-batches
 
@@ -52,9 +57,13 @@ constexpr double kRounding = 1e-3;
 // divides by the gradient's magnitude makes a whole step from rounding alone.
 constexpr double kSmallGradient = 1e-2;
 
+// Of the finite elements; 0 if there is none.
 double largest_of(const at::Tensor& values) {
-  return values.numel() == 0 ? 0 : values.abs().max().to(at::kDouble).item<double>();
+  if (values.numel() == 0) return 0;
+  return values.abs().to(at::kDouble).nan_to_num(0.0, 0.0, 0.0).max().item<double>();
 }
+
+at::Tensor one_number(double value) { return at::full({1}, value, at::kDouble); }
 
 // Layers that ranks divide, and attention over divided sequences, take the place of LibTorch's operations on the
 // threads that use them. So the whole model computes on a thread of its own, on the same stream of a GPU.
@@ -85,46 +94,10 @@ std::string coordinates_of(const mesh::Mesh& mesh, int rank) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-// What this rank has of a whole parameter, or of its gradient: `part` of `shape`, in `flat`, whose first element is the
-// first of the box that the rank computes with.
-struct Held {
-  layout::Shape shape = {};
-  layout::Part part = {};
-  at::Tensor flat = {};
-};
-
-layout::Part box_of(const tensor::Segment& segment) {
-  return segment.box ? segment.box->part : layout::whole(segment.shape);
-}
-
-Held held_of(const ParameterRange& range, const tensor::Segment& segment, const at::Tensor& flat, bool is_share) {
-  return {.shape = segment.box ? segment.box->whole : segment.shape,
-          .part = is_share ? range.part_of(segment) : box_of(segment),
-          .flat = flat};
-}
-
-// The elements of `held`, run by run, from a flat tensor in which `begin_of` says where a run begins.
-template <class BeginOf>
-at::Tensor runs_of(const Held& held, const at::Tensor& flat, const BeginOf& begin_of) {
-  std::vector<at::Tensor> pieces;
-  layout::Runs runs(held.shape, held.part);
-  while (const auto one = runs.next()) pieces.push_back(flat.narrow(0, begin_of(*one), one->count));
-  return pieces.empty() ? flat.narrow(0, 0, 0) : at::cat(pieces);
-}
-
-// The elements of a whole tensor that `held` has, in its order.
-at::Tensor elements_of(const at::Tensor& whole, const Held& held) {
-  return runs_of(held, whole.reshape({-1}), [](const auto& run) { return run.global; });
-}
-
-at::Tensor elements_of(const Held& held) {
-  return runs_of(held, held.flat, [&](const auto& run) { return held.part.first + run.local; });
-}
-
 }  // namespace
 
 struct SideBySide::Alone {
-  // The first difference that a rank has found.
+  // The first difference that a rank has found in a step.
   struct Finding {
     std::int64_t place = -1;  // -1: none
     double alone = 0;
@@ -142,7 +115,8 @@ struct SideBySide::Alone {
         optimization(config(), parallel.parameters(),
                      RunLength{.total_steps = run.total, .global_batch = global_batch, .world_size = run.data.size()}),
         in_process(task->units()),
-        in_layout(run.task.units()) {
+        in_layout(run.task.units()),
+        was_compared(in_layout.units().size(), 0) {
     for (const auto& item : task->module().named_parameters()) {
       number[item.key()] = names.size();
       names.push_back(item.key());
@@ -159,14 +133,19 @@ struct SideBySide::Alone {
     return one;
   }
 
+  void require_same_model() const;
   void train_alone(const data::Batch& batch);
+  void compare_first_values();
   void compare_units();
+  void compare_loss(double own, std::int64_t terms);
   void compare_gradients();
   void compare_weights();
-  void note(std::int64_t place, const at::Tensor& whole, const at::Tensor& local, double magnitude);
-  at::Tensor own_part(at::Tensor whole, const at::Tensor& local, std::size_t micro_batch) const;
+  void note(std::int64_t place, const at::Tensor& whole, const at::Tensor& local, double magnitude = 0);
+  void end_if_different(std::int64_t step);
+  at::Tensor own_part(at::Tensor whole, const at::Tensor& local, std::size_t unit, std::size_t micro_batch) const;
   std::vector<std::size_t> micro_batches_of(std::size_t unit) const;
-  std::string text_of(const Finding& finding, int rank) const;
+  std::string text_of(const Finding& finding, std::int64_t step, int rank) const;
+  std::vector<std::string> units_not_compared() const;
 
   Run& run;
   TrainedModel& model;
@@ -184,7 +163,8 @@ struct SideBySide::Alone {
   std::map<std::string, at::Tensor> gradients = {};  // of the second model in this step
   std::map<std::string, at::Tensor> counts = {};     // which elements of the weights are compared
   double largest_gradient = 0;
-  Optimization::Gradients looked = {};
+  double loss = 0;                         // of the second model in this step
+  std::vector<std::int32_t> was_compared;  // of each unit: 1 if a rank has compared what it passed on
   Finding finding = {};
   std::int64_t steps = 0;
   std::int64_t compared = 0;
@@ -211,10 +191,20 @@ void SideBySide::Alone::train_alone(const data::Batch& batch) {
   const data::Samples all =
       samples_on(run.device, data::complete(training->gather_in(pass, indices), *training, samples));
   in_process.begin();
-  in_own_thread(run.device, [&] {
-    const auto autocast = compute_type(run.config.train.precision, run.device);
-    optimization.scaled(task->loss_of(all)).backward();
-  });
+  try {
+    in_own_thread(run.device, [&] {
+      const auto autocast = compute_type(run.config.train.precision, run.device);
+      const at::Tensor mean = task->loss_of(all);
+      mean.backward();
+      loss = mean.item<double>();
+    });
+  } catch (const c10::OutOfMemoryError& error) {
+    throw Error(
+        ExitCode::kOsResource,
+        Report{.what = "out of memory of the GPU in the model of one process, for train.verify",
+               .got = first_line_of(error),
+               .fix = fmt::format("verify with a train.global_batch below {}, or leave train.verify out", samples)});
+  }
   in_process.end();
   gradients.clear();
   largest_gradient = 0;
@@ -229,31 +219,52 @@ void SideBySide::Alone::train_alone(const data::Batch& batch) {
 
 // This rank's part of what the second model passed on; undefined if that cannot be told. Ranks divide the samples, the
 // sequence and the vocabulary.
-at::Tensor SideBySide::Alone::own_part(at::Tensor whole, const at::Tensor& local, std::size_t micro_batch) const {
+at::Tensor SideBySide::Alone::own_part(at::Tensor whole, const at::Tensor& local, std::size_t unit,
+                                       std::size_t micro_batch) const {
   if (!whole.defined() || !local.defined() || whole.dim() < 1 || local.dim() != whole.dim()) return {};
   const auto [first, count] = rows[micro_batch];
   if (whole.size(0) != samples || local.size(0) != count) return {};
   whole = whole.narrow(0, first, count);
-  const int of_sequence = run.mesh->size("cp");
-  if (of_sequence > 1 && whole.dim() > 1 && local.size(1) * of_sequence == whole.size(1)) {
-    whole = model.context().take(whole, 1);
+  const int ranks = run.mesh->size("tp"), rank = run.mesh->coordinate("tp");
+  const std::int64_t of_sequence = run.mesh->size("cp");
+  if (of_sequence > 1 && whole.dim() > 1 && whole.size(1) % of_sequence == 0) {
+    // With mesh.sequence the ranks along "tp" divide these tokens again.
+    const std::int64_t tokens = whole.size(1) / of_sequence;
+    if (local.size(1) == tokens || local.size(1) == layout::chunk_of(tokens, 1, rank, ranks).second) {
+      whole = model.context().take(whole, 1);
+    }
   }
-  const int ranks = run.mesh->size("tp");
+  // The features of a layer whose rows are divided lie in blocks.
+  std::int64_t block = 1;
+  const std::string weight = in_layout.units()[unit].name() + ".weight";
+  if (model.divided().divides(weight)) {
+    const layout::Split& split = model.divided().splits().at(weight);
+    if (split.sections > 1) return {};
+    if (split.dimension == 0) block = split.block;
+  }
   for (std::int64_t d = 1; d < whole.dim(); ++d) {
     if (whole.size(d) == local.size(d)) continue;
-    const auto [begin, size] = layout::chunk_of(whole.size(d), 1, run.mesh->coordinate("tp"), ranks);
+    const auto [begin, size] = layout::chunk_of(whole.size(d), d + 1 == whole.dim() ? block : 1, rank, ranks);
     if (size != local.size(d)) return {};
     whole = whole.narrow(d, begin, size);
   }
   return whole;
 }
 
-// `magnitude`: by what a difference is divided. Values that are not finite are the same if both have the same kind.
+// `magnitude`: by what a difference is divided; difference_of() says what 0 means. Values that are not finite are the
+// same if the other tensor has such values in the same places.
 void SideBySide::Alone::note(std::int64_t place, const at::Tensor& whole, const at::Tensor& local, double magnitude) {
   if (whole.numel() == 0) return;
   ++finding.compared;
-  const parallel::Difference found = parallel::difference_of(whole, local, magnitude);
-  if (!std::isfinite(magnitude) && at::equal(whole.isfinite(), local.isfinite())) return;
+  parallel::Difference found;
+  const at::Tensor apart = whole.isfinite().reshape({-1}).ne(local.isfinite().reshape({-1}));
+  if (apart.any().item<bool>()) {
+    const auto first = apart.to(at::kInt).argmax().item<std::int64_t>();
+    found = {HUGE_VAL, whole.reshape({-1})[first].item<double>(), local.reshape({-1})[first].item<double>()};
+  } else {
+    const auto finite = [](const at::Tensor& values) { return values.to(at::kDouble).nan_to_num(0.0, 0.0, 0.0); };
+    found = parallel::difference_of(finite(whole), finite(local), magnitude);
+  }
   finding.largest = std::max(finding.largest, found.relative);
   if (found.relative <= tolerance) return;
   if (finding.place >= 0 && finding.place <= place) return;
@@ -284,20 +295,21 @@ void SideBySide::Alone::compare_units() {
   for (std::size_t u = 0; u < in_layout.units().size(); ++u) {
     const auto& calls = in_layout.passed()[u];
     const std::vector<std::size_t> order = micro_batches_of(u);
-    if (calls.size() != order.size() || in_process.passed()[u].size() != 1) continue;  // not here, or called twice
+    if (calls.size() != order.size() || in_process.passed()[u].size() != 1) continue;  // not here, or called again
     const Passed& whole = *in_process.passed()[u].front();
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const std::size_t m = order[i];
       if (rows[m].second == 0) continue;  // it computed on a repeated sample of weight 0
       const Passed& local = *calls[i];
       for (std::size_t k = 0; k < std::min(local.outputs.size(), whole.outputs.size()); ++k) {
-        const at::Tensor own = own_part(whole.outputs[k], local.outputs[k], m);
+        const at::Tensor own = own_part(whole.outputs[k], local.outputs[k], u, m);
         if (!own.defined()) continue;
+        was_compared[u] = 1;
         note(place_of(What::kForward, u, m), own, local.outputs[k], largest_of(whole.outputs[k]));
         if (!whole.gradients[k].defined()) continue;
         const at::Tensor gradient = whole.gradients[k].to(at::kDouble) * others;
         const at::Tensor found = local.gradients[k].defined() ? local.gradients[k] : at::zeros_like(local.outputs[k]);
-        note(place_of(What::kBackward, in_layout.units().size() - 1 - u, m), own_part(gradient, found, m), found,
+        note(place_of(What::kBackward, in_layout.units().size() - 1 - u, m), own_part(gradient, found, u, m), found,
              largest_of(gradient));
       }
     }
@@ -306,27 +318,90 @@ void SideBySide::Alone::compare_units() {
   in_process.clear();
 }
 
-// If ranks keep their averages in memory of each other (ParameterRange::rows()), the optimizer computes them. Then only
-// the norm is compared.
+void SideBySide::Alone::compare_loss(double own, std::int64_t terms) {
+  run.world.all_reduce(&own, &own, 1, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss to verify"});
+  note(place_of(What::kLoss, 0), one_number(loss), one_number(run.mean_of(own, terms)));
+}
+
 void SideBySide::Alone::compare_gradients() {
+  // If ranks keep gradients in memory of each other (ParameterRange::rows()), each rank averages its share here.
+  const double in_layout_norm = optim::gradient_norm(model.parallel().parameters()).norm;
+  const double alone = optim::gradient_norm(parallel.parameters()).norm;
   const double least = kRounding * largest_gradient;
   for (const ParameterRange& range : model.parallel().parameters()) {
-    if (range.rows() != nullptr) continue;
     for (std::size_t i = 0; i < range.size(); ++i) {
       const tensor::Segment& segment = range.segments()[i];
       const auto whole = gradients.find(segment.name);
-      if (whole == gradients.end() || !segment.parameter.grad().defined()) continue;
-      const bool is_share = range.share() != nullptr && range.share()->is_marked(i, segment.parameter.grad());
-      const at::Tensor flat = is_share ? range.gradients().narrow(0, segment.offset, segment.numel)
-                                       : segment.parameter.grad().detach().to_dense().reshape({-1});
+      if (whole == gradients.end()) continue;
+      const at::Tensor& gradient = segment.parameter.grad();
+      const bool is_marked = range.share() != nullptr && range.share()->is_marked(i, gradient);
+      const bool is_share = is_marked || range.rows() != nullptr;
+      at::Tensor flat = at::zeros({segment.numel}, segment.parameter.options().requires_grad(false));
+      if (is_marked) {
+        flat = range.gradients().narrow(0, segment.offset, segment.numel);
+      } else if (gradient.defined()) {
+        flat = gradient.detach().to_dense().reshape({-1});
+      }
       const Held held = held_of(range, segment, flat, is_share);
       note(place_of(What::kGradient, number.at(segment.name)), elements_of(whole->second, held), elements_of(held),
            std::max(least, largest_of(whole->second)));
     }
   }
-  const double alone = optim::gradient_norm(parallel.parameters()).norm;
-  const double in_layout_norm = optim::gradient_norm(model.parallel().parameters()).norm;
-  note(place_of(What::kNorm, 0), at::full({1}, alone, at::kDouble), at::full({1}, in_layout_norm, at::kDouble), alone);
+  note(place_of(What::kNorm, 0), one_number(alone), one_number(in_layout_norm), alone);
+}
+
+// Initial values are the same in every bit. Parameters that no backward reaches are compared here only.
+void SideBySide::Alone::compare_first_values() {
+  const auto whole = task->module().named_parameters();
+  const auto compare = [&](const std::string& name, const at::Tensor& expected, const at::Tensor& found) {
+    if (at::equal(expected, found)) return;
+    note(place_of(What::kFirstValue, number.at(name)), expected, found, std::numeric_limits<double>::min());
+  };
+  std::set<std::string> in_ranges;
+  for (const ParameterRange& range : model.parallel().weights()) {
+    for (const tensor::Segment& segment : range.segments()) {
+      in_ranges.insert(segment.name);
+      const at::Tensor* const expected = whole.find(segment.name);
+      if (expected == nullptr) continue;
+      const bool is_share = range.sharing().whole() != nullptr;
+      const Held held = held_of(range, segment, range.values().narrow(0, segment.offset, segment.numel), is_share);
+      compare(segment.name, elements_of(expected->detach(), held), elements_of(held));
+    }
+  }
+  for (const auto& item : model.module().named_parameters()) {
+    const at::Tensor* const expected = whole.find(item.key());
+    if (expected == nullptr || in_ranges.contains(item.key()) || !expected->sizes().equals(item.value().sizes()))
+      continue;
+    compare(item.key(), expected->detach().reshape({-1}), item.value().detach().reshape({-1}));
+  }
+}
+
+// TrainerOptions::make_task must make the same model as the run's.
+void SideBySide::Alone::require_same_model() const {
+  const auto refuse = [](std::string got, std::string expected) {
+    throw InvalidArgument(Report{.what = "TrainerOptions::make_task makes another model than the run's",
+                                 .got = std::move(got),
+                                 .expected = std::move(expected),
+                                 .fix = "make it with the options of the first task"});
+  };
+  const auto names_of = [](const std::vector<nn::Unit>& units) {
+    std::vector<std::string> all;
+    for (const nn::Unit& unit : units) all.push_back(unit.name());
+    return fmt::format("{}", fmt::join(all, ", "));
+  };
+  if (const std::string own = names_of(in_process.units()), all = names_of(in_layout.units()); own != all)
+    refuse("units " + own, "units " + all);
+  const auto whole = task->module().named_parameters();
+  for (const ParameterRange& range : model.parallel().weights()) {
+    for (const tensor::Segment& segment : range.segments()) {
+      const at::Tensor* const one = whole.find(segment.name);
+      const layout::Shape& shape = segment.box ? segment.box->whole : segment.shape;
+      const std::string expected = fmt::format("{} of shape [{}]", segment.name, fmt::join(shape, ", "));
+      if (one == nullptr) refuse("no parameter " + segment.name, expected);
+      if (!one->sizes().equals(shape))
+        refuse(fmt::format("{} of shape [{}]", segment.name, fmt::join(one->sizes(), ", ")), expected);
+    }
+  }
 }
 
 void SideBySide::Alone::compare_weights() {
@@ -352,26 +427,62 @@ void SideBySide::Alone::compare_weights() {
   }
 }
 
-std::string SideBySide::Alone::text_of(const Finding& found, int rank) const {
+std::vector<std::string> SideBySide::Alone::units_not_compared() const {
+  std::vector<std::string> names_of_units;
+  for (std::size_t u = 0; u < was_compared.size(); ++u) {
+    if (was_compared[u] == 0) names_of_units.push_back(in_layout.units()[u].name());
+  }
+  return names_of_units;
+}
+
+// Collective. Ends the run if a rank has found a difference.
+void SideBySide::Alone::end_if_different(std::int64_t step) {
+  std::vector<Finding> all(static_cast<std::size_t>(run.world.size()));
+  run.world.all_gather(&finding, all.data(), sizeof(Finding), DataType::kUint8, {.tag = "what was verified"});
+  if (!was_compared.empty())
+    run.world.all_reduce(was_compared.data(), was_compared.data(), was_compared.size(), DataType::kInt32,
+                         ReduceOp::kMax, {.tag = "units that were verified"});
+  int first = -1;
+  for (int rank = 0; rank < run.world.size(); ++rank) {
+    const Finding& one = all[static_cast<std::size_t>(rank)];
+    largest = std::max(largest, one.largest);
+    compared += one.compared;
+    if (one.place < 0) continue;
+    if (first < 0 || one.place < all[static_cast<std::size_t>(first)].place) first = rank;
+  }
+  finding = {};
+  if (first < 0) return;
+  throw common(Error(ExitCode::kConfiguration,
+                     Report{.what = "the layout does not train as one process does",
+                            .got = text_of(all[static_cast<std::size_t>(first)], step, first),
+                            .expected = fmt::format("the same for {} steps", run.config.train.verify),
+                            .fix = "look at this unit: at its place in the plan of mesh.tp, at what depends on other "
+                                   "samples or tokens, and at random layers; or leave train.verify out"}));
+}
+
+std::string SideBySide::Alone::text_of(const Finding& found, std::int64_t step, int rank) const {
   const auto what = static_cast<What>(found.place / kMost / kMost);
   const auto item = static_cast<std::size_t>(found.place / kMost % kMost);
   const std::int64_t micro_batch = found.place % kMost;
   const auto& units = in_layout.units();
   std::string thing;
   switch (what) {
+    case What::kFirstValue: thing = fmt::format("the first value of {}", names[item]); break;
+    case What::kLoss: thing = "the loss"; break;
     case What::kForward:
       thing = fmt::format("forward of unit {}, micro-batch {}", units[item].name(), micro_batch);
       break;
     case What::kBackward:
-      thing = fmt::format("the gradient that reaches unit {} in backward, micro-batch {}",
+      thing = fmt::format("the gradient that {} gives back to unit {}, micro-batch {},",
+                          item == 0 ? "the loss" : units[units.size() - item].name(),
                           units[units.size() - 1 - item].name(), micro_batch);
       break;
     case What::kGradient: thing = fmt::format("the averaged gradient of {}", names[item]); break;
     case What::kNorm: thing = "the norm of the gradients"; break;
     case What::kWeight: thing = fmt::format("the weight {} after the optimizer's step", names[item]); break;
   }
-  return fmt::format("step {}: {} differs on rank {} ({}): {:.9g} in the layout, {:.9g} in one process", run.done,
-                     thing, rank, coordinates_of(*run.mesh, rank), found.in_layout, found.alone);
+  return fmt::format("step {}: {} differs on rank {} ({}): {:.9g} in the layout, {:.9g} in one process", step, thing,
+                     rank, coordinates_of(*run.mesh, rank), found.in_layout, found.alone);
 }
 
 SideBySide::SideBySide(Run& run, TrainedModel& model) : run_(run), model_(model) {}
@@ -387,14 +498,18 @@ void SideBySide::open(std::int64_t global_batch) {
                                         .fix = "set TrainerOptions::make_task, or leave train.verify out"}));
   }
   const auto& train = run_.config.train;
-  const std::string& strategy = run_.config.parallel.strategy.name;
-  if (train.precision == "bf16" || train.precision == "fp16" || train.tf32 || strategy != "plain") {
-    throw common(InvalidArgument(
-        Report{.what = "train.verify with a mesh tells mistakes from rounding only in fp32 or fp64, averaged exactly",
-               .got = fmt::format("train.precision {}, train.tf32 {}, parallel.strategy {}", train.precision,
-                                  train.tf32, strategy),
-               .expected = "train.precision fp32 or fp64, no train.tf32, and parallel.strategy plain",
-               .fix = "choose these for the check, or leave train.verify out"}));
+  const auto& sent = run_.config.parallel;
+  const std::string& strategy = sent.strategy.name;
+  const bool is_narrow = train.precision == "bf16" || train.precision == "fp16" || train.tf32 ||
+                         train.weights != "own" || sent.gather_type != "own" || sent.reduce_type != "own";
+  if (is_narrow || strategy != "plain") {
+    throw common(InvalidArgument(Report{
+        .what = "train.verify with a mesh tells mistakes from rounding only in fp32 or fp64, averaged exactly",
+        .got = fmt::format("train.precision {}, train.tf32 {}, train.weights {}, parallel.gather_type {}, "
+                           "parallel.reduce_type {}, parallel.strategy {}",
+                           train.precision, train.tf32, train.weights, sent.gather_type, sent.reduce_type, strategy),
+        .expected = "train.precision fp32 or fp64, no train.tf32, own types, and parallel.strategy plain",
+        .fix = "choose these for the check, or leave train.verify out"}));
   }
   const MemoryUse& alone = model_.memory_alone();
   require_room("the model of one process, for train.verify,",
@@ -404,24 +519,35 @@ void SideBySide::open(std::int64_t global_batch) {
   std::unique_ptr<Task> task;
   together(run_.world, "model of one process", [&] {
     task = run_.options.make_task();
+    if (task == nullptr) {
+      throw InvalidArgument(Report{.what = "TrainerOptions::make_task gave no task", .fix = "return a task"});
+    }
     task->initialize(static_cast<std::uint64_t>(run_.config.train.seed));
     task->module().to(run_.device);
     task->module().train();
   });
   alone_ = std::make_unique<Alone>(run_, model_, std::move(task), global_batch);
+  together(run_.world, "model of one process", [&] { alone_->require_same_model(); });
 }
 
 bool SideBySide::begin_step(const data::Batch& batch) {
-  if (alone_) alone_->train_alone(batch);
-  return alone_ != nullptr;
+  if (!alone_) return false;
+  alone_->train_alone(batch);
+  if (alone_->steps == 0) {
+    const at::NoGradGuard no_grad;
+    alone_->compare_first_values();
+  }
+  return true;
 }
 
-void SideBySide::before_optimizer() {
+void SideBySide::before_optimizer(double loss, std::int64_t terms) {
   if (!alone_) return;
   const at::NoGradGuard no_grad;
   alone_->in_layout.end();
   alone_->compare_units();
+  alone_->compare_loss(loss, terms);
   alone_->compare_gradients();
+  alone_->end_if_different(run_.done + 1);
 }
 
 void SideBySide::end_step(bool skipped) {
@@ -433,25 +559,7 @@ void SideBySide::end_step(bool skipped) {
     const at::NoGradGuard no_grad;
     alone_->compare_weights();
   }
-  using Finding = Alone::Finding;
-  std::vector<Finding> all(static_cast<std::size_t>(run_.world.size()));
-  run_.world.all_gather(&alone_->finding, all.data(), sizeof(Finding), DataType::kUint8, {.tag = "what was verified"});
-  int first = -1;
-  for (int rank = 0; rank < run_.world.size(); ++rank) {
-    const Finding& one = all[static_cast<std::size_t>(rank)];
-    alone_->largest = std::max(alone_->largest, one.largest);
-    alone_->compared += one.compared;
-    if (one.place < 0) continue;
-    if (first < 0 || one.place < all[static_cast<std::size_t>(first)].place) first = rank;
-  }
-  if (first >= 0) {
-    throw common(Error(ExitCode::kConfiguration,
-                       Report{.what = "the layout does not train as one process does",
-                              .got = alone_->text_of(all[static_cast<std::size_t>(first)], first),
-                              .expected = fmt::format("the same for {} steps", run_.config.train.verify),
-                              .fix = "look at this unit: at its place in the plan of mesh.tp, at what depends on other "
-                                     "samples or tokens, and at random layers; or leave train.verify out"}));
-  }
+  alone_->end_if_different(run_.done);
   if (++alone_->steps == run_.config.train.verify) close();
 }
 
@@ -464,6 +572,9 @@ void SideBySide::close() {
       alone_->steps == wanted ? fmt::format("{}", wanted) : fmt::format("{} of {}", alone_->steps, wanted);
   run_.say(fmt::format("verified: {} steps of this layout are those of one process, to {:.1e} ({} tensors)", steps,
                        alone_->largest, alone_->compared));
+  if (const auto names = alone_->units_not_compared(); !names.empty()) {
+    run_.say(fmt::format("note: what these units pass on could not be compared: {}", fmt::join(names, ", ")));
+  }
   alone_.reset();
 }
 

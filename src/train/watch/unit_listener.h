@@ -4,12 +4,14 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "reigen/base/error.h"
 #include "reigen/nn/unit.h"
 
 namespace reigen::train {
@@ -23,7 +25,14 @@ struct Passed {
 // passed()[u][i] is forward i of unit u since begin(). clear() drops them.
 class UnitListener {
  public:
+  // Throws InvalidArgument if something else observes a unit.
   explicit UnitListener(std::vector<nn::Unit> units) : units_(std::move(units)) {
+    for (const nn::Unit& unit : units_) {
+      if (!unit.has(nn::Layer::kTrace)) continue;
+      throw InvalidArgument(Report{.what = fmt::format("train.verify cannot observe unit {}", unit.name()),
+                                   .got = "a function at its layer kTrace",
+                                   .fix = "detach it, or leave train.verify out"});
+    }
     for (std::size_t u = 0; u < units_.size(); ++u) {
       units_[u].attach(nn::Layer::kTrace, [this, u](const nn::Carry& input, const nn::Unit::Forward& inner) {
         nn::Carry output = inner(input);
@@ -48,12 +57,15 @@ class UnitListener {
   const std::vector<std::vector<std::shared_ptr<Passed>>>& passed() const { return passed_; }
 
  private:
-  void note(std::size_t unit, const nn::Carry& output) {
+  // Each output becomes a node of its own in the graph, because a unit may return a tensor and a value computed from
+  // it: the hook then gets the gradient of the output alone.
+  void note(std::size_t unit, nn::Carry& output) {
     const auto passed = std::make_shared<Passed>();
     passed->gradients.resize(output.size());
     for (std::size_t k = 0; k < output.size(); ++k) {
       passed->outputs.push_back(output[k].defined() ? output[k].detach().clone() : at::Tensor());
       if (!output[k].defined() || !output[k].requires_grad()) continue;
+      output[k] = output[k].view_as(output[k]);
       output[k].register_hook([passed, k](const at::Tensor& gradient) {
         if (gradient.defined()) passed->gradients[k] = gradient.detach().clone();
         return gradient;
