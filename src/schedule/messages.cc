@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <map>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -146,16 +148,44 @@ std::vector<Action> sends_of(const Schedule& schedule, const Edges& edges, const
   return sends;
 }
 
-// A receive, and when its message exists. `order` is the number of the send among all sends of its rank.
+// A receive, when its message exists, and the position of the action that it comes before. `order` is the number of the
+// send among all sends of its rank.
 struct Arrival {
   std::int64_t time = 0;
   int from_rank = 0;
   int order = 0;
   Action receive;
+  int before = 0;
 };
 
-// For each rank its receives, in the order of the times at which their messages exist.
-std::vector<std::vector<Arrival>> arrivals_of(const Schedule& schedule, const Edges& edges, const Clock& clock) {
+// The action that needs a message.
+Place use_of(const Places& places, const Action& receive) {
+  if (receive.kind == Kind::kReceiveBackward) return backward_at(places, receive.stage, receive.micro_batch);
+  return places.at({.kind = Kind::kForward, .stage = receive.stage, .micro_batch = receive.micro_batch});
+}
+
+// Sets Arrival::before for the messages that a rank receives, which are in the order of their times.
+void place(std::vector<Arrival>& arrivals, const std::vector<Action>& list, int rank, const Clock& clock,
+           const Places& places) {
+  int position = 0;
+  for (Arrival& one : arrivals) {
+    while (position < static_cast<int>(list.size()) && clock.start({rank, position}) < one.time) ++position;
+    const bool is_skip = std::abs(one.receive.stage - one.receive.peer) > 1;
+    one.before = is_skip ? use_of(places, one.receive).position : position;
+  }
+  // A message cannot overtake those that its rank has sent before. So these come no later.
+  std::map<int, int> next;  // by the rank that sends
+  for (auto one = arrivals.rbegin(); one != arrivals.rend(); ++one) {
+    const auto [later, is_last] = next.emplace(one->from_rank, one->before);
+    one->before = later->second = std::min(one->before, later->second);
+  }
+  std::stable_sort(arrivals.begin(), arrivals.end(),
+                   [](const Arrival& a, const Arrival& b) { return a.before < b.before; });
+}
+
+// For each rank its receives, in the order of its list.
+std::vector<std::vector<Arrival>> arrivals_of(const Schedule& schedule, const Edges& edges, const Clock& clock,
+                                              const Places& places) {
   std::vector<std::vector<Arrival>> arrivals(static_cast<std::size_t>(schedule.ranks));
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const auto& list = schedule.actions[static_cast<std::size_t>(rank)];
@@ -168,10 +198,12 @@ std::vector<std::vector<Arrival>> arrivals_of(const Schedule& schedule, const Ed
       }
     }
   }
-  for (auto& of_rank : arrivals) {
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    auto& of_rank = arrivals[static_cast<std::size_t>(rank)];
     std::sort(of_rank.begin(), of_rank.end(), [](const Arrival& a, const Arrival& b) {
       return std::tie(a.time, a.from_rank, a.order) < std::tie(b.time, b.from_rank, b.order);
     });
+    place(of_rank, schedule.actions[static_cast<std::size_t>(rank)], rank, clock, places);
   }
   return arrivals;
 }
@@ -181,8 +213,9 @@ std::vector<std::vector<Arrival>> arrivals_of(const Schedule& schedule, const Ed
 Schedule add_messages(const Schedule& schedule) {
   const Edges edges = edges_of(schedule);
   check_has_no_messages(schedule);
-  const Clock clock(schedule, edges, places_of(schedule, edges));
-  const auto arrivals = arrivals_of(schedule, edges, clock);
+  const Places places = places_of(schedule, edges);
+  const Clock clock(schedule, edges, places);
+  const auto arrivals = arrivals_of(schedule, edges, clock, places);
   Schedule result = schedule;
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
@@ -193,7 +226,7 @@ Schedule add_messages(const Schedule& schedule) {
       const Action& action = schedule.actions[r][static_cast<std::size_t>(position)];
       // No ranks can wait for each other: each message is received by an action that begins no earlier than its send,
       // and before an action that begins no earlier than the message exists.
-      for (; received < arrivals[r].size() && arrivals[r][received].time <= clock.start({rank, position}); ++received) {
+      for (; received < arrivals[r].size() && arrivals[r][received].before == position; ++received) {
         list.push_back(arrivals[r][received].receive);
       }
       list.push_back(action);

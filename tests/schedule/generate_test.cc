@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -201,6 +202,52 @@ TEST(AddMessages, SkipsHaveMessagesAndStagesOnOneRankHaveNone) {
   for (int stage = 0; stage < 3; ++stage) schedule.actions[0].push_back({Kind::kForward, stage, 0});
   for (int stage = 3; stage-- > 0;) schedule.actions[0].push_back({Kind::kBackward, stage, 0});
   EXPECT_EQ(add_messages(schedule), schedule);
+}
+
+// The memory of a skip is taken no earlier than needed. Messages from neighbours come as soon as they exist.
+TEST(AddMessages, ReceivesOfSkipsComeDirectlyBeforeTheirUse) {
+  for (const Name name : names()) {
+    for (const int p : {4, 5}) {  // so that no neighbours are on the two ranks of a skip
+      const auto [least, most] = virtual_stages_of(name);
+      Schedule schedule = generate(name, {p, 6, std::min(most, std::max(least, 2))});
+      schedule.skips = {{0, 2}, {1, 3}};
+      if (name == Name::kZeroBubbleV) schedule.skips = {{0, 2}, {1, p}};
+      schedule = add_messages(schedule);
+      validate(schedule);
+      int found = 0;
+      for (const auto& list : schedule.actions) {
+        for (auto action = list.begin(); action != list.end(); ++action) {
+          if (!is_receive(action->kind) || std::abs(action->stage - action->peer) == 1) continue;
+          const auto next = std::find_if(action, list.end(), [](const Action& one) { return is_compute(one.kind); });
+          ASSERT_NE(next, list.end());
+          EXPECT_EQ(next->stage, action->stage) << to_text(*action) << " before " << to_text(*next);
+          EXPECT_EQ(next->micro_batch, action->micro_batch) << to_text(*action) << " before " << to_text(*next);
+          EXPECT_EQ(next->kind == Kind::kForward, action->kind == Kind::kReceiveForward);
+          ++found;
+        }
+      }
+      EXPECT_EQ(found, static_cast<int>(schedule.skips.size()) * 2 * 6) << to_text(name);
+    }
+  }
+}
+
+// Rank 1 needs RECV_F3.0<0 in F3.0, after F1.1. But rank 0 sends this message before the one that F1.1 needs.
+TEST(AddMessages, ASkipComesNoLaterThanWhatItsRankSendsAfterIt) {
+  Schedule schedule{.ranks = 2, .micro_batches = 2, .placement = {0, 1, 0, 1}, .skips = {{0, 3}}, .actions = {{}, {}}};
+  for (const int rank : {0, 1}) {
+    for (const Kind kind : {Kind::kForward, Kind::kBackward}) {
+      for (const bool second : {kind == Kind::kBackward, kind == Kind::kForward}) {
+        for (const int m : {0, 1}) {
+          schedule.actions[static_cast<std::size_t>(rank)].push_back({kind, second ? rank + 2 : rank, m});
+        }
+      }
+    }
+  }
+  schedule = add_messages(schedule);
+  validate(schedule);
+  EXPECT_THAT(compute_of(schedule, 1),
+              testing::StartsWith("RECV_F1.0<0 F1.0 SEND_F1.0>2 RECV_F3.0<0 RECV_F1.1<0 F1.1 SEND_F1.1>2 RECV_F3.1<0 "
+                                  "RECV_F3.0<2 F3.0 RECV_F3.1<2 F3.1 "));
 }
 
 TEST(AddMessages, RefusesSchedulesThatCannotRun) {

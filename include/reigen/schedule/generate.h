@@ -100,8 +100,11 @@ double bubble_formula(Name name, const Size& size);
 // one rank. Other actions keep their order.
 //   - A send comes directly after the action that computes its data: SEND_F after F, SEND_B after B or I. If there are
 //     several, the message to the neighbour comes first, then those of the skips in their order.
-//   - A receive comes before the first action that begins when the message exists or later, if F, I and W take one unit
-//     of time, B takes two, and messages take none. Receives of messages from one rank have the order of their sends.
+//   - A receive from a neighbour comes before the first action that begins when the message exists or later, if F, I
+//     and W take one unit of time, B takes two, and messages take none.
+//   - A receive of a skip comes directly before the action that needs it, so that its memory is not taken earlier. It
+//     comes sooner if a message from a neighbour must come sooner that the same rank sends later.
+//   - Receives of messages from one rank have the order of their sends.
 // validate() accepts the result. Throws InvalidArgument, naming rank and action, if the schedule has messages already,
 // if an action is missing or twice, or if the actions wait for each other. Cost: that of validate() and of
 // sorting the messages.
