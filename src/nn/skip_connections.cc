@@ -16,15 +16,26 @@ namespace {
 std::string text_of(const Skip& skip) { return fmt::format("from {} to {}", skip.from, skip.to); }
 
 std::size_t number_of(const std::vector<Unit>& units, const std::string& name, const Skip& skip) {
-  const auto found = std::find_if(units.begin(), units.end(), [&](const Unit& unit) { return unit.name() == name; });
-  if (found != units.end()) return static_cast<std::size_t>(found - units.begin());
-  std::vector<std::string> known;
-  for (const Unit& unit : units) known.push_back(unit.name());
-  const std::string meant = base::nearest(name, known);
-  throw InvalidArgument(Report{.what = fmt::format("[skip connection {}] no unit has the name {}", text_of(skip), name),
-                               .got = name,
-                               .expected = fmt::format("a name of the model's {} units", units.size()),
-                               .fix = meant.empty() ? "write the name of the unit (Unit::name())" : "write " + meant});
+  const auto has_name = [&](const Unit& unit) { return unit.name() == name; };
+  const auto found = std::find_if(units.begin(), units.end(), has_name);
+  if (found == units.end()) {
+    std::vector<std::string> known;
+    for (const Unit& unit : units) known.push_back(unit.name());
+    const std::string meant = base::nearest(name, known);
+    throw InvalidArgument(
+        Report{.what = fmt::format("[skip connection {}] no unit has the name {}", text_of(skip), name),
+               .got = name,
+               .expected = fmt::format("a name of the model's {} units", units.size()),
+               .fix = meant.empty() ? "write the name of the unit (Unit::name())" : "write " + meant});
+  }
+  const auto number = static_cast<std::size_t>(found - units.begin());
+  const auto again = std::find_if(found + 1, units.end(), has_name);
+  REIGEN_CHECK(
+      again == units.end(),
+      "[skip connection {}] several units have the name {}\n  got: units {} and {}   expected: one\n  fix: give "
+      "each unit a name of its own",
+      text_of(skip), name, number, again - units.begin());
+  return number;
 }
 
 }  // namespace
@@ -44,11 +55,17 @@ std::size_t SkipConnections::given_by(std::size_t unit) const {
       std::count_if(ends_.begin(), ends_.end(), [&](const Ends& ends) { return ends.from == unit; }));
 }
 
+std::vector<std::size_t> SkipConnections::taken_by(std::size_t unit) const {
+  std::vector<std::size_t> taken;
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    if (ends_[i].to == unit) taken.push_back(i);
+  }
+  return taken;
+}
+
 Carry SkipConnections::take_input(std::size_t unit, Between& between) const {
   Carry input = std::exchange(between.carry, {});
-  for (std::size_t i = 0; i < ends_.size(); ++i) {
-    if (ends_[i].to == unit) input.push_back(std::exchange(between.skips[i], {}));
-  }
+  for (const std::size_t number : taken_by(unit)) input.push_back(std::exchange(between.skips[number], {}));
   return input;
 }
 

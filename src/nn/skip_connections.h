@@ -31,6 +31,8 @@ class SkipConnections {
   const std::vector<Ends>& ends() const { return ends_; }
   // How many skip connections begin at the unit.
   std::size_t given_by(std::size_t unit) const;
+  // The numbers of the skip connections that end at the unit.
+  std::vector<std::size_t> taken_by(std::size_t unit) const;
 
   // What lies before the first unit.
   Between begin(Carry input) const { return {.carry = std::move(input), .skips = Carry(ends_.size())}; }

@@ -288,13 +288,30 @@ TEST(PipelineSkips, AUnitThatReturnsNoTensorIsNamed) {
   expect_failure(skips, AllOf(no_tensor("block1"), HasSubstr("got: an undefined tensor")), [](const nn::Carry& in) {
     return nn::Carry{in[0], in[0], at::Tensor()};
   });
-  try {  // in one process
-    Net net(4);
-    nn::fold(net.parts, input_of(0), {{"block0", "block3"}});
-    ADD_FAILURE();
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the unit block0 returned no tensor for it"));
-  }
+}
+
+TEST(PipelineSkips, FoldRefusesWhatIsNoConnection) {
+  Net net(4);
+  const auto refusal = [&](const std::vector<nn::Unit>& units, const std::vector<nn::Skip>& skips) -> std::string {
+    try {
+      nn::fold(units, input_of(0), skips);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  const std::vector<nn::Skip> skips{{"block0", "block3"}};
+  EXPECT_THAT(refusal(net.parts, skips), HasSubstr("the unit block0 returned no tensor for it"));
+  std::vector<nn::Unit> twice = net.parts;
+  twice.push_back(net.parts[0]);
+  EXPECT_THAT(refusal(twice, skips), AllOf(HasSubstr("several units have the name block0"),
+                                           HasSubstr("got: units 0 and 4"), HasSubstr("a name of its own")));
+  EXPECT_EQ(refusal(twice, {}), "nothing");  // without a skip connection a unit may run twice
+  std::vector<nn::Unit> two = net.parts;
+  two[3] = nn::Unit("block3", net.named_children()["block3"], [](const nn::Carry& in) {
+    return nn::Carry{in[0], in[0]};
+  });
+  EXPECT_THAT(refusal(two, {}), HasSubstr("[unit block3]"));
 }
 
 TEST(PipelineSkips, AForwardWithoutTheConnectionsIsRefused) {
