@@ -184,7 +184,8 @@ TEST(PipelineFaults, WorkBetweenUnitsAndForwardsOutsideAreRefused) {
       pipes.step(parallel, 1, step);
       ADD_FAILURE();
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("between unit block1"), HasSubstr("put the computation into a unit")));
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("unit block1 does not get what"), HasSubstr("tensor 0 of the unit before"),
+                                      HasSubstr("put it into a unit")));
     }
   });
 }

@@ -16,13 +16,16 @@
 // the rank with coordinate schedule.placement[s] along the axis. Each rank keeps the memory of its own stages, and
 // frees that of the other stages. step() runs the actions of a schedule (reigen/schedule/schedule.h). A stage sends its
 // output to the next stage, and the gradient of its input to the stage before, with types and shapes. `loss` runs on
-// the rank of the last stage. There model.forward() runs only the units of the last stage: units of earlier stages
-// return their input, and the first unit of the last stage takes what the stage before has sent. So the forward must
-// compute nothing between units. step() must not be called under no_sync().
+// the rank of the last stage. There model.forward() runs only the units of the last stage; the first of them takes what
+// other stages have sent. A unit of an earlier stage returns what the unit before it returned, and an empty tensor in
+// place of each tensor that it gives by a skip connection. So the forward must compute nothing between units, and must
+// not look at what they return. step() must not be called under no_sync().
 //
 // Skip connections (nn/skips.h) carry a tensor from a unit to a later one, past the units between. They may end in any
 // stage: in the same one, in the next one, where the tensor is part of the message between neighbours, or in a later
-// one, to which it goes directly. Its gradient goes back the same way.
+// one, to which it goes directly. Its gradient goes back the same way. A forward that calls units by itself finds the
+// tensors that a unit gives at the end of what it returns. Before them a unit of an earlier stage may return another
+// number of tensors than its own forward does; fold() works with any number.
 //
 // With m micro-batches, let L_i be what `loss` returns for micro-batch i. After step(), `.grad` of each parameter is
 //   the mean over the data-parallel ranks of (d/dw of L_0 + ... + L_(m-1)),
@@ -31,8 +34,14 @@
 //
 // Messages go from a rank to the rank with the same other coordinates: with tensor parallelism to the rank with the
 // same part. Cost of a step on the wire, for each micro-batch and pair of neighbouring stages on different ranks: the
-// output and its gradient, and a message of 1 KiB with types and shapes. The time in which ranks wait is that of the
-// schedule (docs/pipeline.md).
+// output and its gradient, and a message of 1 KiB with types and shapes. The output includes the tensors of skip
+// connections to the next stage. The same for each pair of stages on different ranks that skip connections join over
+// another stage. Each tensor after the 11th of a pair adds at most 88 bytes. The time in which ranks wait is that of
+// the schedule (docs/pipeline.md).
+//
+// Memory: a stage keeps its input and output for each micro-batch in flight, also what it gives and gets by skip
+// connections. A rank receives the tensor of a skip connection, or its gradient, just before it needs it
+// (schedule::add_messages()); until then it lies on the rank that sends it.
 //
 // Errors: an exception in a stage ends the group of all ranks. Every other rank throws Aborted, which names the rank,
 // the stage, the micro-batch and the error. Ranks whose lists do not fit together throw CollectiveMismatch. Thread
@@ -156,9 +165,10 @@ class Pipeline {
   const schedule::Schedule& schedule_of(int micro_batches) const;
 
   // Collective over all ranks of the mesh; see above. Call it in place of forward and backward. `parallel` is the
-  // wrapper that data_parallel() made with this pipeline. Throws InvalidArgument if a stage passes more than 8 tensors
-  // to another one, or a tensor of more than 8 dimensions; if a unit does not return the tensor of a skip connection;
-  // and if `loss` does not run the units of the last stage.
+  // wrapper that data_parallel() made with this pipeline. Throws InvalidArgument if a stage passes more than 1024
+  // tensors to another one, or a tensor of more than 8 dimensions; if a unit does not return the tensor of a skip
+  // connection; and if `loss` does not run the units of the last stage, or gives one something else than what units
+  // before it returned.
   const PipelineReport& step(DataParallelBase& parallel, int micro_batches, const PipelineStep& what) const;
 
   // Collective. Runs the forwards only, without gradients. PipelineStep::loss may return an undefined tensor: its

@@ -1,7 +1,8 @@
 // The units of a pipeline while PipelineStep::loss runs the model's forward, on the rank of the last stage.
 //
-// How it works: the forward calls all units of the model. Units of earlier stages return their input, and in place of
-// each tensor that they give by a skip connection, an empty tensor. A unit of the last stage computes with what has
+// How it works: the forward calls all units of the model. A unit of an earlier stage returns what the unit before it
+// returned, and in place of each tensor that it gives by a skip connection, an empty tensor. The last of these units
+// returns as many tensors as the stage has got from the stage before. A unit of the last stage computes with what has
 // come from other stages. The forward must give each unit exactly what it got from units before.
 // Thread rule: one thread at a time.
 #pragma once
@@ -24,6 +25,11 @@ class LastStage {
   std::size_t ran() const { return ran_; }
 
  private:
+  // Throws InvalidArgument if the unit gets something else than what units before returned.
+  void check_input(const nn::Unit& unit, std::size_t number, const nn::Carry& input) const;
+  // What a unit of an earlier stage returns. `carry`: what the unit before it returned for it.
+  nn::Carry in_place_of_output(std::size_t number, nn::Carry carry) const;
+
   const nn::SkipConnections& skips_;
   const std::size_t first_;
   const nn::Between arrived_;
