@@ -8,6 +8,7 @@
 #include "harness/ranks.h"
 #include "harness/torch.h"
 #include "parallel/pipeline_net.h"
+#include "parallel/pipeline_skip_net.h"
 #include "reigen/base/error.h"
 #include "reigen/nn/activation_checkpoint.h"
 #include "reigen/nn/without_memory.h"
@@ -184,34 +185,77 @@ TEST(PipelineFaults, WorkBetweenUnitsAndForwardsOutsideAreRefused) {
       pipes.step(parallel, 1, step);
       ADD_FAILURE();
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("unit block1 does not get what"), HasSubstr("tensor 0 of the unit before"),
-                                      HasSubstr("put it into a unit")));
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("unit block1 does not get what"),
+                                      HasSubstr("tensor 0 of the unit before"), HasSubstr("put it into a unit")));
     }
   });
 }
 
-TEST(PipelineFaults, TooManyTensorsAreRefused) {
-  struct ManyImpl : torch::nn::Module {
-    nn::Carry forward(const nn::Carry& in) { return nn::Carry(9, in[0] * weight); }
+// The limits are those of a message also if both stages lie on one rank.
+TEST(PipelineFaults, TensorsThatNoMessageHoldsAreRefused) {
+  struct GiverImpl : torch::nn::Module {
+    explicit GiverImpl(std::function<nn::Carry(const at::Tensor&)> its_output) : output(std::move(its_output)) {}
+    nn::Carry forward(const nn::Carry& in) { return output(in[0] * weight); }
     at::Tensor weight = register_parameter("weight", at::ones({1}, at::kDouble));
+    std::function<nn::Carry(const at::Tensor&)> output;
   };
   struct Model : torch::nn::Module {};
-  testing::run_ranks({.ranks = 2}, [](Rank& rank) {
-    Model model;
-    std::vector<nn::Unit> units;
-    for (const char* name : {"a", "b"})
-      units.emplace_back(name, model.register_module(name, std::make_shared<ManyImpl>()));
-    const Pipeline pipes = pipeline(model, row_of(rank.world()), {.units = units});
-    auto parallel = data_parallel(model, rank.world(), {.pipeline = pipes});
-    try {
-      pipes.step(parallel, 1,
-                 {.input = [](int i) { return nn::Carry{input_of(i)}; },
-                  .loss = [&](int i) { return nn::fold(units, nn::Carry{input_of(i)})[0].sum(); }});
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("stage 0 passes 9 tensors"), HasSubstr("at most 8")));
-    }
-  });
+  const auto expect_refused = [](const std::vector<int>& placement, const char* expected, const auto& output) {
+    const schedule::Schedule own = in_turn(placement, 1);
+    testing::run_ranks({.ranks = own.ranks}, [&](Rank& rank) {
+      Model model;
+      std::vector<nn::Unit> units;
+      for (const char* name : {"a", "b"}) {
+        units.emplace_back(name, model.register_module(name, std::make_shared<GiverImpl>(output)));
+      }
+      const Pipeline pipes = pipeline(model, row_of(rank.world()), {.own = own, .units = units});
+      auto parallel = data_parallel(model, rank.world(), {.pipeline = pipes});
+      try {
+        pipes.step(parallel, 1,
+                   {.input = [](int i) { return nn::Carry{input_of(i)}; },
+                    .loss = [&](int i) { return nn::fold(units, nn::Carry{input_of(i)})[0].sum(); }});
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("stage 0 passes "), HasSubstr(expected)));
+      }
+    });
+  };
+  for (const std::vector<int>& placement : {std::vector<int>{0, 0}, {0, 1}}) {
+    expect_refused(placement,
+                   "1025 tensors to stage 1\n  expected: at most 1024\n  fix: put tensors together (at::cat)",
+                   [](const at::Tensor& x) { return nn::Carry(1025, x); });
+    expect_refused(placement, "a tensor of 9 dimensions to stage 1\n  expected: tensors of at most 8",
+                   [](const at::Tensor& x) {
+                     return nn::Carry{x.view({1, 1, 1, 1, 1, 1, 1, -1, kWidth})};
+                   });
+    expect_refused(placement, "an undefined tensor to stage 1", [](const at::Tensor& x) {
+      return nn::Carry{x, at::Tensor()};
+    });
+  }
+}
+
+// Rank 2 waits for the tensor of rank 0 or has it, and rank 0 waits for its gradient.
+TEST(PipelineFaults, AnExceptionBesideASkipConnectionEndsAllRanks) {
+  for (const Name name : {Name::kGpipe, Name::kOneFOneB, Name::kZeroBubbleH1}) {
+    testing::run_ranks({.ranks = 3, .timeout = std::chrono::seconds(20)}, [&](Rank& rank) {
+      SkipNet net(3, {{0, 2}, {0, 2}});
+      int calls = 0;
+      const nn::Unit::Forward forward = [&](const nn::Carry& in) {
+        if (calls++ == 1) throw std::runtime_error("no luck");
+        return in;
+      };
+      net.parts[1] = nn::Unit("block1", net.named_children()["block1"], forward);
+      const Pipeline pipes = pipeline(net, row_of(rank.world()), {.schedule = name});
+      auto parallel = data_parallel(net, rank.world(), {.pipeline = pipes});
+      try {
+        pipes.step(parallel, 4, step_of(net));
+        ADD_FAILURE();
+      } catch (const std::exception& error) {
+        EXPECT_THAT(error.what(), HasSubstr("no luck"));
+        EXPECT_THAT(error.what(), rank.rank() == 1 ? HasSubstr("") : HasSubstr("rank 1 failed in F1.1"));
+      }
+    });
+  }
 }
 
 }  // namespace

@@ -133,7 +133,6 @@ void StepRun::act(const Action& action) {
     default: REIGEN_ASSERT(false, "{} has no place in a pipeline", to_text(action));
   }
   const double to = now_s();
-  if (is_receive(action.kind)) report_.waiting += to - from;  // for earlier messages of the same rank
   if (is_compute(action.kind)) {
     (action.kind == ActionKind::kForward ? report_.forward : report_.backward) += to - from - waited_;
     report_.waiting += waited_;
@@ -219,6 +218,7 @@ void StepRun::forward(int stage, int micro_batch) {
     links_.skips().call(stages_.units(), first, end, between);
     made.outputs = links_.leaving(stage, between);
     for (const auto& [target, tensors] : made.outputs) {
+      check_can_pass(stage, target, tensors);
       if (is_local(target)) inputs_[{stage, target, micro_batch}] = handed_over(tensors);
     }
   }
