@@ -39,9 +39,16 @@ nn::Carry requiring_gradients(const nn::Carry& tensors) {
 }
 
 // The same values for a stage of this rank. Each stage runs its own backward, as if a message had brought them.
-nn::Carry handed_over(const nn::Carry& tensors) {
+// A send reads its tensors while later actions run. So a tensor whose memory is sent too is copied if the stage could
+// write to it: LibTorch refuses to write to one that requires a gradient.
+nn::Carry handed_over(const nn::Carry& tensors, const nn::Carry& sent) {
   nn::Carry result;
-  for (const at::Tensor& tensor : tensors) result.push_back(tensor.detach().requires_grad_(tensor.requires_grad()));
+  for (const at::Tensor& tensor : tensors) {
+    const bool is_read = !tensor.requires_grad() && std::any_of(sent.begin(), sent.end(), [&](const at::Tensor& other) {
+      return other.is_alias_of(tensor);
+    });
+    result.push_back((is_read ? tensor.clone() : tensor.detach()).requires_grad_(tensor.requires_grad()));
+  }
   return result;
 }
 
@@ -217,9 +224,13 @@ void StepRun::forward(int stage, int micro_batch) {
     nn::Between between = links_.arrived(stage, made.inputs);
     links_.skips().call(stages_.units(), first, end, between);
     made.outputs = links_.leaving(stage, between);
+    nn::Carry sent;
     for (const auto& [target, tensors] : made.outputs) {
       check_can_pass(stage, target, tensors);
-      if (is_local(target)) inputs_[{stage, target, micro_batch}] = handed_over(tensors);
+      if (!is_local(target)) append(sent, tensors);
+    }
+    for (const auto& [target, tensors] : made.outputs) {
+      if (is_local(target)) inputs_[{stage, target, micro_batch}] = handed_over(tensors, sent);
     }
   }
   in_flight_[{stage, micro_batch}] = std::move(made);
