@@ -71,8 +71,13 @@ void Unit::detach(Layer layer) const { state_->around[place_of(layer)] = nullptr
 
 bool Unit::has(Layer layer) const { return static_cast<bool>(state_->around[place_of(layer)]); }
 
-const at::Tensor& Unit::only(const Carry& carry) {
-  REIGEN_CHECK(carry.size() == 1, "[unit] {} tensors came to a forward of one\n  expected: one tensor", carry.size());
+const at::Tensor& Unit::only(const std::string& name, const Carry& carry) {
+  REIGEN_CHECK(
+      carry.size() == 1,
+      "[unit {}] {} tensors came to a forward of one\n  expected: one tensor\n  fix: let its module take a "
+      "nn::Carry; if a unit before gives a tensor by a skip connection, give fold() the skips, and the pipeline "
+      "too (PipelineOptions::skips, Task::skips)",
+      name, carry.size());
   return carry.front();
 }
 
@@ -80,7 +85,10 @@ Carry call(const Unit& unit, const Carry& input) { return unit.state_->run(0, in
 
 at::Tensor call(const Unit& unit, const at::Tensor& input) {
   Carry output = call(unit, Carry{input});
-  REIGEN_CHECK(output.size() == 1, "[unit {}] gave {} tensors\n  expected: one, as call() with a tensor returns one",
+  REIGEN_CHECK(output.size() == 1,
+               "[unit {}] gave {} tensors\n  expected: one, as call() with a tensor returns one\n  fix: call it with a "
+               "nn::Carry, "
+               "or with fold() and the model's skip connections",
                unit.name(), output.size());
   return std::move(output.front());
 }

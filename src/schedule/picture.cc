@@ -123,7 +123,7 @@ class Drawing {
       boxes += box(rank, span, strength);
       numbers += number(rank, span, strength > 0.6 ? "#fff" : "#222");
     }
-    return label(kMargin, y_of(rank) + 16, fmt::format("rank {}", rank)) +
+    return label(kMargin, y_of(rank) + 16, fmt::format("{} {}", options_.row, rank)) +
            fmt::format(
                "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"none\" stroke=\"#ddd\"/>\n",
                x_of(0), y_of(rank) + 1, replay_.total * scale_, kRow - 2) +
@@ -152,6 +152,7 @@ class Drawing {
   std::string axis() const {
     const double y = y_of(replay_.ranks.size()) + 4;
     std::string svg = fmt::format("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#888\"/>\n", x_of(0), y, x_of(range_));
+    if (!options_.unit.empty()) svg += label(kMargin, y + 15, options_.unit, "start", 10, "#555");
     if (range_ <= 0) return svg;
     const double step = step_of(range_);
     for (int i = 0; i * step <= range_ * (1 + 1e-9); ++i) {

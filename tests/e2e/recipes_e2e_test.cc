@@ -174,6 +174,20 @@ TEST_F(RecipesE2e, StagesAreCutByMeasuredTime) {
   }
 }
 
+// What the model does before its first unit is done on the ranks of the first stage too.
+TEST_F(RecipesE2e, RecipesWithUnitsRunInAPipeline) {
+  const Words options = {"--train.precision=fp64", "--train.max_steps=3", "--train.micro_batch=4"};
+  for (const Small& small : {kMlp, kResNet18}) {
+    const std::string recipe = small.recipe;
+    ASSERT_EQ(launch::run_training(train(small, 1, recipe + "1", options)).code, 0);
+    Words more = options;
+    more.push_back("--mesh.pp=2");
+    const Ran ran = launch::run_training(train(small, 2, recipe + "2", more));
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    expect_same_losses(recipe + "2", recipe + "1");
+  }
+}
+
 // Shapes and sizes are the same, but every row of an embedding and every output would have another meaning.
 TEST_F(RecipesE2e, ARunDoesNotGoOnWithAnotherAlphabetOrOtherClasses) {
   const auto run = [&](const Small& small, const Words& more) {

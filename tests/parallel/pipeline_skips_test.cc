@@ -235,7 +235,7 @@ TEST(PipelineSkips, WrongConnectionsAreRefusedOnAllRanks) {
   EXPECT_THAT(refused_with({.own = own({}), .first_units = cut}, {{0, 1}, {0, 3}}),
               AllOf(HasSubstr("does not have a skip connection of the model"),
                     HasSubstr("got: unit block0 in stage 0 gives unit block3 in stage 2"),
-                    HasSubstr("expected: a schedule with skip 0 2"), HasSubstr("fix: add this line")));
+                    HasSubstr("expected: a schedule with skip 0 2"), HasSubstr("fix: give the schedule these lines")));
   EXPECT_THAT(refused_with({.own = own({{0, 2}}), .first_units = cut}, {{0, 1}, {2, 3}}),
               AllOf(HasSubstr("has a skip connection that the model does not have"), HasSubstr("got: skip 0 2"),
                     HasSubstr("no skip connections over a stage"), HasSubstr("PipelineOptions::skips")));

@@ -123,7 +123,7 @@ rank 0: F1.0 F1.1 B1.1 B1.0
       pipes.step(parallel, 3, step_of(net));
       ADD_FAILURE();
     } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("another number of micro-batches"), HasSubstr("got: 3")));
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("another number of micro-batches"), HasSubstr("got: a step of 3")));
     }
   });
 }

@@ -154,7 +154,44 @@ TEST_F(StagesRun, ASecondModelThatIsAnotherIsNamed) {
                     HasSubstr("units down, middle, more, up")));
 }
 
-// Rank 1 of a file's schedule does the forwards of its micro-batches in an order of its own.
+// Work before the first unit would be lost: the ranks of the first stage do not do it.
+TEST_F(StagesRun, WorkBeforeTheFirstUnitIsRefused) {
+  struct Scales : SkipTask {
+    at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
+      return SkipTask::loss(input * 2, target);
+    }
+  };
+  Config run = config("scales");
+  run.mesh.pp = 2;
+  const auto fit = [&] {
+    run_threads(2, [&](Communicator& world) {
+      Scales task;
+      Trainer(task, world, {.config = run}).fit();
+    });
+  };
+  EXPECT_THAT(fit, ThrowsMessage<Error>(AllOf(HasSubstr("does not give its first unit, down, the input of the step"),
+                                              HasSubstr("compute nothing before the first unit"))));
+}
+
+// A task that forgets its skip connections.
+TEST_F(StagesRun, AUnitThatGetsTooMuchIsNamed) {
+  struct Forgets : SkipTask {
+    std::vector<nn::Skip> skips() override { return {}; }
+  };
+  Config run = config("forgets");
+  run.mesh.pp = 2;
+  const auto fit = [&] {
+    run_threads(2, [&](Communicator& world) {
+      Forgets task;
+      Trainer(task, world, {.config = run}).fit();
+    });
+  };
+  EXPECT_THAT(fit, ThrowsMessage<Error>(
+                       AllOf(HasSubstr("[unit middle] 2 tensors came to a forward of one"), HasSubstr("Task::skips"))));
+}
+
+// Rank 1 of a file's schedule does the forwards of its micro-batches in an order of its own. The last batch of an epoch
+// has fewer samples than the file has micro-batches. The run's directory keeps the file.
 TEST_F(StagesRun, AScheduleOfAFileInAnyOrderIsVerified) {
   std::ofstream(root_ / "schedule.txt") << "ranks 2\nstages 2\nmicro_batches 3\nplacement looped\n"
                                            "rank 0: F0.2 F0.0 F0.1 B0.0 B0.2 B0.1\n"
@@ -162,10 +199,41 @@ TEST_F(StagesRun, AScheduleOfAFileInAnyOrderIsVerified) {
   Config run = config("file");
   run.mesh.pp = 2;
   run.mesh.schedule = (root_ / "schedule.txt").string();
-  run.train.global_batch = 39;
-  run.train.micro_batch = 13;
-  run.train.verify = 5;
-  EXPECT_THAT(train(2, run), HasSubstr("verified: 5 steps of this layout are those of one process"));
+  run.train.global_batch = 97;
+  run.train.micro_batch = 33;
+  run.train.verify = 3;
+  EXPECT_THAT(train(2, run), HasSubstr("verified: 3 steps of this layout are those of one process"));
+  Config one = config("one");
+  train(1, one);
+  const std::vector<double> found = losses("file"), expected = losses("one");
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-9) << i;
+  EXPECT_EQ(read_file(root_ / "file" / "schedule.txt"), read_file(root_ / "schedule.txt"));
+  EXPECT_THAT(read_file(root_ / "file" / "config.toml"), HasSubstr((root_ / "schedule.txt").string()));
+  const auto summary = nlohmann::json::parse(read_file(root_ / "file" / "summary.json"));
+  for (const auto& bytes : summary["memory_bytes"]["activations"]["by_rank"]) EXPECT_GT(bytes.get<std::int64_t>(), 0);
+
+  // What does not fit is refused before anything is written.
+  const auto refusal = [&](std::int64_t micro_batch) {
+    Config other = config("other");
+    other.mesh = run.mesh;
+    other.train.micro_batch = micro_batch;
+    std::string text = "accepted";
+    try {
+      train(2, other);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration);
+      EXPECT_TRUE(error.is_common());
+      text = error.what();
+    }
+    EXPECT_FALSE(fs::exists(root_ / "other" / "config.toml"));
+    return text;
+  };
+  EXPECT_THAT(refusal(10), AllOf(HasSubstr("schedule.txt is for another number of micro-batches"),
+                                 HasSubstr("97 samples on each rank in a step, train.micro_batch 10: 10 micro-batches"),
+                                 HasSubstr("--train.micro_batch 33")));
+  std::ofstream(root_ / "schedule.txt") << "ranks 2\nstages 2\nmicro_batches 3\nplacement looped\nrank 0: F0.x\n";
+  EXPECT_THAT(refusal(33), AllOf(HasSubstr("schedule.txt: "), HasSubstr("line 5")));
 }
 
 }  // namespace

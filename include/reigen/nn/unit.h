@@ -62,7 +62,7 @@ class Unit {
 
   // For a module whose forward takes one tensor or a Carry, and returns one tensor or a Carry.
   template <class Module>
-  Unit(std::string name, std::shared_ptr<Module> module) : Unit(std::move(name), module, forward_of(module)) {}
+  Unit(const std::string& name, std::shared_ptr<Module> module) : Unit(name, module, forward_of(name, module)) {}
 
   const std::string& name() const;
   torch::nn::Module& module() const;
@@ -82,14 +82,14 @@ class Unit {
   friend Carry call(const Unit& unit, const Carry& input);
 
   template <class Module>
-  static Forward forward_of(const std::shared_ptr<Module>& module) {
+  static Forward forward_of(const std::string& name, const std::shared_ptr<Module>& module) {
     if constexpr (requires(Module & m, const Carry& c) { Carry{m.forward(c)}; }) {
       return [m = module.get()](const Carry& input) { return Carry{m->forward(input)}; };
     } else {
-      return [m = module.get()](const Carry& input) { return Carry{m->forward(only(input))}; };
+      return [m = module.get(), name](const Carry& input) { return Carry{m->forward(only(name, input))}; };
     }
   }
-  static const at::Tensor& only(const Carry& carry);
+  static const at::Tensor& only(const std::string& name, const Carry& carry);
 
   struct State;
   std::shared_ptr<State> state_;

@@ -18,8 +18,8 @@
 // output to the next stage, and the gradient of its input to the stage before, with types and shapes. `loss` runs on
 // the rank of the last stage. There model.forward() runs only the units of the last stage; the first of them takes what
 // other stages have sent. A unit of an earlier stage returns what the unit before it returned, and an empty tensor in
-// place of each tensor that it gives by a skip connection. So the forward must compute nothing between units, and must
-// not look at what they return. step() must not be called under no_sync().
+// place of each tensor that it gives by a skip connection. So the forward must compute nothing between units, nothing
+// before the first one, and must not look at what they return. step() must not be called under no_sync().
 //
 // Skip connections (nn/skips.h) carry a tensor from a unit to a later one, past the units between. They may end in any
 // stage: in the same one, in the next one, where the tensor is part of the message between neighbours, or in a later
@@ -103,6 +103,10 @@ struct PipelineStep {
   // Calls the model's forward and returns the loss, a tensor with one element, on which backward is called. Called on
   // the ranks of the last stage.
   std::function<at::Tensor(int micro_batch)> loss;
+  // If it is true, input() is called on the ranks of the last stage too, and the model's forward must give its first
+  // unit equal tensors: what it computes before the first unit is lost in a pipeline. Throws InvalidArgument if it does
+  // not. The comparison takes time, so it is meant for a first step.
+  bool checks_input = false;
   // If it is set, it is called around each forward and backward of a stage, and must call run() once. For guards that
   // act while they live: autocast in forwards, for example.
   std::function<void(schedule::Kind kind, int micro_batch, const std::function<void()>& run)> around = {};

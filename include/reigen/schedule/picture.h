@@ -13,10 +13,11 @@
 namespace reigen::schedule {
 
 struct PictureOptions {
-  std::string title = "";  // comes before the total time
-  std::string unit = "";   // the unit of the replay's times: "ms"
-  int width = 1000;        // of the picture, in pixels; at least 300
-  double time_range = 0;   // the time that the width stands for; 0: the total. The same range makes pictures comparable
+  std::string title = "";    // comes before the total time
+  std::string unit = "";     // the unit of the replay's times: "ms"
+  std::string row = "rank";  // what a row is called, before its number
+  int width = 1000;          // of the picture, in pixels; at least 300
+  double time_range = 0;  // the time that the width stands for; 0: the total. The same range makes pictures comparable
 };
 
 // Returns an SVG 1.1 document; its height follows from the number of ranks. Throws InvalidArgument if the width is

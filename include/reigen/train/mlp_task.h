@@ -32,7 +32,8 @@ class MlpTask final : public Task {
   models::Mlp& module() override { return *model_; }
   std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
-  data::DatasetPtr training_data() override;  // throws as data::mnist
+  nn::Carry first_input(const data::Samples& samples) override;  // the pictures as rows
+  data::DatasetPtr training_data() override;                     // throws as data::mnist
   data::DatasetPtr test_data() override;
   std::string kind_of_samples() const override;
   at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;

@@ -82,7 +82,9 @@ class Task {
 
   // The input of the module's first unit, for ranks that hold the first units of the module only (--mesh.pp,
   // reigen/parallel/pipeline.h). On the ranks with the last units the trainer calls loss_of() and score_of(). There the
-  // module's forward runs the last units only, and their input comes from other ranks.
+  // module's forward runs the last units only, and their input comes from other ranks. So what loss_of(), score_of() or
+  // the forward compute before the first unit is lost. It must be part of that unit, or be done here too: first_input()
+  // must return what they give to the first unit. The trainer compares the two in the first step.
   virtual nn::Carry first_input(const data::Samples& samples) { return {samples.input}; }
 
   // The first call opens the data; more calls may follow. The trainer calls test_data() before the first step, so that

@@ -58,6 +58,7 @@ nn::Carry LastStage::in_place_of_output(std::size_t number, nn::Carry carry) con
 nn::Carry LastStage::call(const nn::Unit& unit, std::size_t number, const nn::Carry& input,
                           const nn::Unit::Forward& inner) {
   if (number > 0) check_input(unit, number, input);
+  if (number == 0) input_ = input;
   const nn::Carry carry = number == 0 ? input : seen_.carry;
   skips_.take_input(number, seen_);
   nn::Carry output;

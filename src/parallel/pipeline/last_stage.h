@@ -21,6 +21,8 @@ class LastStage {
 
   // In place of the forward of a unit.
   nn::Carry call(const nn::Unit& unit, std::size_t number, const nn::Carry& input, const nn::Unit::Forward& inner);
+  // What the forward has given to the first unit of the model.
+  const nn::Carry& input() const { return input_; }
   // How many units of the stage have run.
   std::size_t ran() const { return ran_; }
 
@@ -33,6 +35,7 @@ class LastStage {
   const nn::SkipConnections& skips_;
   const std::size_t first_;
   const nn::Between arrived_;
+  nn::Carry input_ = {};
   nn::Between computed_ = {};  // what units of this stage compute with
   nn::Between seen_;           // what the model's forward has got in place of it
   std::size_t ran_ = 0;

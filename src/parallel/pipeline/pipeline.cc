@@ -135,17 +135,17 @@ void check_skips(const schedule::Schedule& own, const StageLinks& links) {
                         [&](const schedule::Skip& one) { return std::find(all.begin(), all.end(), one) == all.end(); });
   };
   const auto text_of = [](const schedule::Skip& skip) { return fmt::format("skip {} {}", skip.from, skip.to); };
+  std::vector<std::string> known;
+  for (const schedule::Skip& one : needed) known.push_back(text_of(one));
   if (const auto skip = missing_in(own.skips, needed); skip != needed.end()) {
     const nn::Skip& units = links.skips().names()[links.skips_between(skip->from, skip->to).front()];
     throw refused_by_pipeline("the schedule does not have a skip connection of the model",
                               fmt::format("unit {} in stage {} gives unit {} in stage {} a tensor", units.from,
                                           skip->from, units.to, skip->to),
-                              "a schedule with " + text_of(*skip),
-                              "add this line to the schedule (schedule::Schedule::skips)");
+                              fmt::format("a schedule with {}", fmt::join(known, ", ")),
+                              "give the schedule these lines (schedule::Schedule::skips)");
   }
   if (const auto skip = missing_in(needed, own.skips); skip != own.skips.end()) {
-    std::vector<std::string> known;
-    for (const schedule::Skip& one : needed) known.push_back(text_of(one));
     throw refused_by_pipeline(
         "the schedule has a skip connection that the model does not have", text_of(*skip),
         known.empty() ? "no skip connections over a stage" : fmt::to_string(fmt::join(known, ", ")),
@@ -244,8 +244,9 @@ const schedule::Schedule& Pipeline::State::schedule_of(int micro_batches) {
   schedule::Schedule made;
   if (options.own) {
     if (options.own->micro_batches != micro_batches) {
-      throw refused_by_pipeline("the schedule is for another number of micro-batches", fmt::format("{}", micro_batches),
-                                fmt::format("{}", options.own->micro_batches),
+      throw refused_by_pipeline("the schedule is for another number of micro-batches",
+                                fmt::format("a step of {}", micro_batches),
+                                fmt::format("{}, as the schedule has", options.own->micro_batches),
                                 "divide the batch into as many micro-batches");
     }
     made = has_messages(*options.own) ? *options.own : add_messages(*options.own);

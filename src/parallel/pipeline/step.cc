@@ -192,7 +192,7 @@ bool StepRun::recomputes(int stage) const {
   return false;
 }
 
-void StepRun::run_last(int stage, const ByStage& inputs, const std::function<void()>& body) {
+void StepRun::run_last(int stage, int micro_batch, const ByStage& inputs, const std::function<void()>& body) {
   const auto [first, end] = stages_.units_of(stage);
   last_.emplace(links_.skips(), first, links_.arrived(stage, inputs));
   try {
@@ -202,19 +202,35 @@ void StepRun::run_last(int stage, const ByStage& inputs, const std::function<voi
     throw;
   }
   const std::size_t ran = last_->ran();
+  const nn::Carry input = last_->input();
   last_.reset();
   REIGEN_CHECK(
       ran == end - first,
       "[pipeline] the loss did not run the last stage once\n  got: {} calls of its {} units   expected: one for "
       "each\n  fix: call the model's forward once in PipelineStep::loss",
       ran, end - first);
+  if (what_.checks_input && first > 0) check_input(input, what_.input(micro_batch));
+}
+
+void StepRun::check_input(const nn::Carry& given, const nn::Carry& expected) const {
+  const at::NoGradGuard no_grad;
+  const bool is_same = given.size() == expected.size() &&
+                       std::equal(given.begin(), given.end(), expected.begin(), [](const auto& a, const auto& b) {
+                         return a.defined() == b.defined() && (!a.defined() || (a.sizes() == b.sizes() && a.equal(b)));
+                       });
+  REIGEN_CHECK(
+      is_same,
+      "[pipeline] the model's forward does not give its first unit, {}, the input of the step\n  got: other "
+      "tensors than PipelineStep::input (Task::first_input) gives   expected: the same: the ranks of the first "
+      "stage use them\n  fix: compute nothing before the first unit: put it into the unit, or into input()",
+      stages_.units().front().name());
 }
 
 void StepRun::forward(int stage, int micro_batch) {
   Activation made;
   made.inputs = inputs_of(stage, micro_batch);
   if (is_last(stage)) {
-    run_last(stage, made.inputs, [&] { made.loss = what_.loss(micro_batch); });
+    run_last(stage, micro_batch, made.inputs, [&] { made.loss = what_.loss(micro_batch); });
     REIGEN_CHECK(
         only_forwards_ || (made.loss.defined() && made.loss.numel() == 1),
         "[pipeline] the loss of micro-batch {} is not one number\n  got: {}   expected: a tensor with one element",

@@ -62,7 +62,8 @@ class StepRun {
   ByStage inputs_of(int stage, int micro_batch);
   nn::Carry gradients_of(int stage, int micro_batch, int target);
   bool recomputes(int stage) const;
-  void run_last(int stage, const ByStage& inputs, const std::function<void()>& body);
+  void run_last(int stage, int micro_batch, const ByStage& inputs, const std::function<void()>& body);
+  void check_input(const nn::Carry& given, const nn::Carry& expected) const;
   nn::Carry wait_for(const schedule::Action& receive);
   double now_s() const;
 

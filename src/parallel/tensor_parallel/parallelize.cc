@@ -236,7 +236,8 @@ class Placer {
     throw refused(fmt::format("parameter {} cannot be divided so that each rank has a part", name),
                   fmt::format("{} blocks of {} for {} ranks", blocks, block, ranks),
                   fmt::format("at most {} ranks", blocks),
-                  fmt::format("make axis {} smaller, or choose another size of the model", state_.axis));
+                  fmt::format("give axis {} at most {} ranks, or choose a model with more of them (heads, for example)",
+                              state_.axis, blocks));
   }
 
   TensorParallel::State& state_;

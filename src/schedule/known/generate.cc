@@ -36,7 +36,8 @@ void check_size(Name name, const Size& size) {
     const std::string number = fmt::format("{}", possible.least);
     throw wrong_size(name, fmt::format("has {} stage{} on each rank", number, possible.least == 1 ? "" : "s"),
                      fmt::format("{} virtual stages", size.virtual_stages), number,
-                     fmt::format("set virtual_stages to {}, or use interleaved_1f1b or looped_bfs", number));
+                     fmt::format("set virtual_stages to {}, or use {}", number,
+                                 size.virtual_stages == 1 ? "1f1b or zb_h1" : "interleaved_1f1b or looped_bfs"));
   }
   const std::int64_t stages = std::int64_t{size.ranks} * size.virtual_stages;
   // zb_v is made for a pipeline that is full.

@@ -105,7 +105,7 @@ std::optional<Summary::Pipeline> Ending::draw_pipeline() {
     if (!run_.is_first()) return;
     const std::string title = fmt::format("{}, {} micro-batches, step {}", schedule, micro_batches, run_.done);
     format::write_file_atomically(files_.directory() / "pipeline.svg",
-                                  schedule::to_svg(times.measured, {.title = title, .unit = "s"}));
+                                  schedule::to_svg(times.measured, {.title = title, .unit = "s", .row = "pp"}));
   });
   return Summary::Pipeline{.schedule = schedule,
                            .micro_batches = micro_batches,

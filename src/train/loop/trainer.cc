@@ -174,12 +174,15 @@ void Trainer::Impl::begin() {
                  run.world, [&] { return available_on(run.device); });
     model.parallel().gather_weights();
   }
+  std::vector<std::pair<std::string, std::string>> copied = run.task.files();
+  if (run.config.mesh.pp > 1 && is_file(run.config.mesh.schedule))
+    copied.emplace_back("schedule.txt", run.config.mesh.schedule);
   files.open({.drawn_by = {.size = data.loader().size(),
                            .global_batch = data.loader().global_batch(),
                            .shuffle = true,
                            .seed = static_cast<std::uint64_t>(run.config.train.seed)},
               .metadata = data.metadata(),
-              .files = run.task.files()},
+              .files = copied},
              lines);
   if (run.rollbacks == 0 && run.done < run.total) checkpoints.look_at_room();
 }
@@ -386,7 +389,9 @@ OwnLoss Trainer::Impl::forward_and_backward(const data::Batch& batch, StepTime& 
   }
   OwnLoss sum(run.device);
   if (model.pipeline()) {
-    run_pipeline(run, model, batch.parts, [&](const at::Tensor& mean, std::int64_t terms) { sum.add(mean, terms); });
+    run_pipeline(
+        run, model, batch.parts, [&](const at::Tensor& mean, std::int64_t terms) { sum.add(mean, terms); },
+        [&] { memory.note_forward(); });
     end_phase(Phase::kBackward);
     const parallel::PipelineReport& report = model.pipeline().last();
     const double all = phase.lap();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -19,7 +20,9 @@
 #include "data/complete.h"
 #include "reigen/base/error.h"
 #include "reigen/nn/without_memory.h"
+#include "reigen/schedule/generate.h"
 #include "reigen/schedule/text.h"
+#include "reigen/schedule/validate.h"
 #include "train/model/device.h"
 
 namespace reigen::train {
@@ -43,10 +46,8 @@ void require_memory(const Run& run, const char* option, const char* fix) {
                                .fix = fix});
 }
 
-bool is_file(const std::string& schedule) { return schedule.find_first_of("./") != std::string::npos; }
-
-// Rank 0 reads the file for all ranks.
-schedule::Schedule schedule_of_file(Run& run) {
+// Rank 0 reads the file for all ranks. `samples`: of this rank in a whole step.
+schedule::Schedule schedule_of_file(Run& run, std::int64_t samples) {
   const std::string& path = run.config.mesh.schedule;
   const std::string text = comm::attempt_first(run.world, "file of a schedule", [&] {
     std::ifstream file(path, std::ios::binary);
@@ -60,10 +61,49 @@ schedule::Schedule schedule_of_file(Run& run) {
     all << file.rdbuf();
     return all.str();
   });
-  return schedule::parse_schedule(text);
+  schedule::Schedule found;
+  try {
+    found = schedule::parse_schedule(text);
+    const bool has_messages = std::any_of(found.actions.begin(), found.actions.end(), [](const auto& list) {
+      return std::any_of(list.begin(), list.end(), [](const auto& action) { return is_message(action.kind); });
+    });
+    schedule::validate(has_messages ? found : schedule::add_messages(found));
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("mesh.schedule {}: {}", path, error.what()));
+  }
+  const std::int64_t micro = run.config.train.micro_batch;
+  const std::int64_t made = micro > 0 ? (samples + micro - 1) / micro : 1;
+  if (found.micro_batches == made) return found;
+  const std::int64_t right = (samples + found.micro_batches - 1) / found.micro_batches;
+  const bool is_possible = (samples + right - 1) / right == found.micro_batches;
+  throw InvalidArgument(
+      Report{.what = fmt::format("mesh.schedule {} is for another number of micro-batches", path),
+             .got = fmt::format("{} samples on each rank in a step, train.micro_batch {}: {}", samples, micro,
+                                made == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", made)),
+             .expected = fmt::format("{}, as the file has", found.micro_batches),
+             .fix = is_possible ? fmt::format("--train.micro_batch {}, or another file", right)
+                                : fmt::format("a train.global_batch that {} micro-batches divide, or another file",
+                                              found.micro_batches)});
+}
+
+std::string text_of_times(const std::vector<nn::Unit>& units, const std::vector<double>& seconds) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < units.size(); ++i)
+    words.push_back(fmt::format("{} {:.2g}", units[i].name(), seconds[i] * 1e3));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+// One sample of the training data, on the device.
+data::Samples first_samples(Run& run, std::int64_t count) {
+  std::vector<std::int64_t> first(static_cast<std::size_t>(count));
+  std::iota(first.begin(), first.end(), 0);
+  const data::DatasetPtr training = run.task.training_data();
+  return samples_on(run.device, data::complete(training->gather(first), *training, count));
 }
 
 }  // namespace
+
+bool is_file(const std::string& schedule) { return schedule.find_first_of("./") != std::string::npos; }
 
 void open_mesh(Run& run) {
   const config::MeshConfig& mesh = run.config.mesh;
@@ -128,10 +168,11 @@ parallel::ContextParallel divide_sequences(Run& run) {
                .expected = "the recipe gpt or llama, or a task with divide_sequences()",
                .fix = "leave mesh.cp out, or teach the task (reigen/train/task.h)"});
   }
+  (void)run.task.first_input(first_samples(run, 1));  // refuses a length that the ranks cannot divide
   return context;
 }
 
-parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
+parallel::Pipeline divide_stages(Run& run, std::int64_t samples, int& micro_batches_of_file) {
   const config::MeshConfig& mesh = run.config.mesh;
   parallel::PipelineOptions options{
       .virtual_stages = static_cast<int>(mesh.virtual_stages), .units = run.task.units(), .skips = run.task.skips()};
@@ -142,7 +183,9 @@ parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
                  .got = fmt::format("mesh.virtual_stages {}, mesh.schedule {}", mesh.virtual_stages, mesh.schedule),
                  .fix = "leave mesh.virtual_stages out: the file places the stages"});
     }
-    options.own = schedule_of_file(run);
+    options.own = schedule_of_file(run, samples);
+    run.config.mesh.schedule = std::filesystem::absolute(mesh.schedule).string();
+    micro_batches_of_file = options.own->micro_batches;
   } else {
     options.schedule = schedule::name_of(mesh.schedule);
   }
@@ -154,19 +197,20 @@ parallel::Pipeline divide_stages(Run& run, std::int64_t samples) {
   if (mesh.cut == "count") options.costs.assign(options.units.size(), 1);
   if (mesh.cut == "time") {
     require_memory(run, "mesh.cut time", "choose mesh.cut size, or make the module without that");
-    std::vector<std::int64_t> first(static_cast<std::size_t>(samples));
-    std::iota(first.begin(), first.end(), 0);
-    const data::DatasetPtr training = run.task.training_data();
-    const data::Samples taken = samples_on(run.device, data::complete(training->gather(first), *training, samples));
+    const std::int64_t micro = run.config.train.micro_batch;
+    const data::Samples taken = first_samples(run, micro > 0 ? std::min(micro, samples) : samples);
     options.costs = parallel::measure_units(options.units, run.task.first_input(taken), run.world, options.skips);
+    run.say(fmt::format("measured, ms: {}", text_of_times(options.units, options.costs)));
   }
   parallel::Pipeline made = parallel::make_pipeline(run.task.module(), *run.mesh, std::move(options));
   std::vector<std::string> stages;
   const std::vector<std::size_t>& first = made.first_units();
+  const std::vector<int> placement = made.schedule_of(std::max(1, micro_batches_of_file)).placement;
   for (std::size_t s = 0; s < first.size(); ++s) {
     const std::size_t last = (s + 1 < first.size() ? first[s + 1] : made.units().size()) - 1;
     const std::string& name = made.units()[first[s]].name();
-    stages.push_back(last == first[s] ? name : fmt::format("{} to {}", name, made.units()[last].name()));
+    const std::string named = last == first[s] ? name : fmt::format("{} to {}", name, made.units()[last].name());
+    stages.push_back(fmt::format("{} on pp {}", named, placement[s]));
   }
   run.say(fmt::format("stages: {}", fmt::join(stages, "; ")));
   return made;

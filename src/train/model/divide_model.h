@@ -21,10 +21,14 @@ parallel::TensorParallel divide_layers(Run& run);
 // The ranks that divide each sequence (mesh.cp). Throws InvalidArgument on every rank if the task cannot.
 parallel::ContextParallel divide_sequences(Run& run);
 
-// Divides the model into the stages of a pipeline, as mesh.schedule and mesh.cut say. Collective. `samples`: of one
-// micro-batch, for mesh.cut time. Throws InvalidArgument on every rank if the task's model has no units, for a schedule
-// that is unknown or that its file does not describe, or as parallel::pipeline() does.
-parallel::Pipeline divide_stages(Run& run, std::int64_t samples);
+// Divides the model into the stages of a pipeline, as mesh.schedule and mesh.cut say. Collective. `samples`: of a rank
+// in a whole step. If mesh.schedule is a file, its path becomes absolute, and `micro_batches_of_file` is set. Throws
+// InvalidArgument on every rank if the task's model has no units, for a schedule that is unknown, that its file does
+// not describe, or that has another number of micro-batches than a step, or as parallel::pipeline() does.
+parallel::Pipeline divide_stages(Run& run, std::int64_t samples, int& micro_batches_of_file);
+
+// Whether mesh.schedule is the path of a file.
+bool is_file(const std::string& schedule);
 
 // What the run's pipeline did in its last step: the times of all ranks, and what replay() predicts from the mean times
 // of the stages. Collective over the ranks along axis pp.

@@ -32,6 +32,20 @@ at::Tensor weighted(const TrainedModel& model, const at::Tensor& mean, const dat
   return model.optimization().scaled(part.weight == 1 ? mean : mean * part.weight);
 }
 
+// One sample of the micro-batch again, with weight 0.
+data::MicroBatch without_weight(data::MicroBatch part) {
+  const auto first = [](at::Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.narrow(0, 0, 1);
+  };
+  first(part.input);
+  first(part.target);
+  for (at::Tensor& one : part.inputs) first(one);
+  for (at::Tensor& one : part.targets) first(one);
+  part.count = part.terms = 0;
+  part.weight = 0;
+  return part;
+}
+
 }  // namespace
 
 at::Tensor loss_of(Run& run, const data::MicroBatch& part) {
@@ -41,8 +55,11 @@ at::Tensor loss_of(Run& run, const data::MicroBatch& part) {
   return run.task.loss_of(samples_of(run, part));
 }
 
-void run_pipeline(Run& run, TrainedModel& model, const std::vector<data::MicroBatch>& parts,
-                  const std::function<void(const at::Tensor& mean, std::int64_t terms)>& note) {
+void run_pipeline(Run& run, TrainedModel& model, std::vector<data::MicroBatch> parts,
+                  const std::function<void(const at::Tensor& mean, std::int64_t terms)>& note,
+                  const std::function<void()>& after_forward) {
+  const std::size_t needed = static_cast<std::size_t>(model.micro_batches_of_file());
+  if (parts.size() < needed) parts.resize(needed, without_weight(parts.back()));
   const auto part = [&](int i) -> const data::MicroBatch& { return parts[static_cast<std::size_t>(i)]; };
   const parallel::PipelineStep step{
       .input = [&](int i) { return run.task.first_input(samples_of(run, part(i))); },
@@ -52,6 +69,7 @@ void run_pipeline(Run& run, TrainedModel& model, const std::vector<data::MicroBa
             note(mean, part(i).terms);
             return weighted(model, mean, part(i));
           },
+      .checks_input = model.pipeline().last().micro_batches == 0,
       .around =
           [&](schedule::Kind kind, int i, const std::function<void()>& body) {
             const bool is_forward = kind == schedule::Kind::kForward;
@@ -59,6 +77,7 @@ void run_pipeline(Run& run, TrainedModel& model, const std::vector<data::MicroBa
             std::optional<nn::StandIn> stand_in;
             if (part(i).count == 0) stand_in.emplace();
             body();
+            if (is_forward) after_forward();
           }};
   model.pipeline().step(model.parallel(), static_cast<int>(parts.size()), step);
 }

@@ -24,9 +24,12 @@ void seed_step(const Run& run, std::int64_t done);
 at::Tensor loss_of(Run& run, const data::MicroBatch& part);
 
 // Forward and backward of all micro-batches of a batch in the pipeline of the model. Calls note(mean, terms) for the
-// loss of each micro-batch, on the ranks of the last stage.
-void run_pipeline(Run& run, TrainedModel& model, const std::vector<data::MicroBatch>& parts,
-                  const std::function<void(const at::Tensor& mean, std::int64_t terms)>& note);
+// loss of each micro-batch, on the ranks of the last stage, and after_forward() after each forward of a stage. If the
+// schedule of a file has more micro-batches, as in the last step of an epoch, further ones of weight 0 are added. In
+// the first step it is checked that the model's forward computes nothing before its first unit.
+void run_pipeline(Run& run, TrainedModel& model, std::vector<data::MicroBatch> parts,
+                  const std::function<void(const at::Tensor& mean, std::int64_t terms)>& note,
+                  const std::function<void()>& after_forward);
 
 // Calls backward on `mean` times the weight of the micro-batch in the batch, times the loss scale. `mean` is the result
 // of loss_of().

@@ -149,7 +149,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   if (config.mesh.cp > 1) context_ = how.context_parallel = divide_sequences(run_);
   if (config.mesh.pp > 1) {
     const std::int64_t micro = config.train.micro_batch;
-    pipeline_ = how.pipeline = divide_stages(run_, micro > 0 ? std::min(micro, samples) : samples);
+    pipeline_ = how.pipeline = divide_stages(run_, samples, micro_batches_of_file_);
     if (run_.device.is_cuda()) module().to(run_.device);
     if (micro == 0 || micro >= samples) {
       run_.say(

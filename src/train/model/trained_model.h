@@ -43,6 +43,8 @@ class TrainedModel {
   torch::nn::Module& module() const { return pipeline_ ? pipeline_.module() : run_.task.module(); }
   // The pipeline of mesh.pp; there is none without it.
   const parallel::Pipeline& pipeline() const { return pipeline_; }
+  // The number of micro-batches in the file of mesh.schedule; 0 if there is no file.
+  int micro_batches_of_file() const { return micro_batches_of_file_; }
   // How ranks divide layers with mesh.tp; empty without it.
   const parallel::TensorParallel& divided() const { return divided_; }
   // How ranks divide sequences with mesh.cp; empty without it.
@@ -89,6 +91,7 @@ class TrainedModel {
   Run& run_;
   std::unique_ptr<nn::ActivationCheckpoint> activations_;
   parallel::Pipeline pipeline_;
+  int micro_batches_of_file_ = 0;
   parallel::TensorParallel divided_;   // with mesh.tp
   parallel::ContextParallel context_;  // with mesh.cp
   std::optional<parallel::DataParallelBase> parallel_;

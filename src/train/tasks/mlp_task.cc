@@ -36,6 +36,8 @@ data::DatasetPtr MlpTask::open(data::Split split) const {
   return data::mnist(options_.path, split, options_.type);
 }
 
+nn::Carry MlpTask::first_input(const data::Samples& samples) { return {rows_of(samples.input)}; }
+
 data::DatasetPtr MlpTask::training_data() {
   if (training_) return training_;
   training_ = open(data::Split::kTrain);

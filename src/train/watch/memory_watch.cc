@@ -16,11 +16,15 @@ void MemoryWatch::begin_step(std::int64_t /*step*/, double /*waited*/) {
 
 void MemoryWatch::end_phase(Phase phase) {
   if (!counted_) return;
-  if (phase == Phase::kForward) most_.activations = std::max(most_.activations, counted_->live());
+  if (phase == Phase::kForward) note_forward();
   if (phase == Phase::kBackward) most_.step = std::max(most_.step, counted_->peak());
   if (phase != Phase::kGradients) return;
   counted_.reset();
   ++counted_steps_;
+}
+
+void MemoryWatch::note_forward() {
+  if (counted_) most_.activations = std::max(most_.activations, counted_->live());
 }
 
 MemoryReport MemoryWatch::report(const TrainedModel& model, const Communicator& world) const {

@@ -17,6 +17,8 @@ class MemoryWatch : public Watcher {
  public:
   void begin_step(std::int64_t step, double waited) override;
   void end_phase(Phase phase) override;
+  // Call it after each forward of a pipeline, whose forwards and backwards are one phase.
+  void note_forward();
   void abandon_step() override { counted_.reset(); }
 
   // Collective. The memory of every rank: the bytes measured during steps, the bytes held between steps, and the

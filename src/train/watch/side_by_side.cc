@@ -299,7 +299,7 @@ void SideBySide::Alone::compare_units() {
     const Passed& whole = *in_process.passed()[u].front();
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const std::size_t m = order[i];
-      if (rows[m].second == 0) continue;  // it computed on a repeated sample of weight 0
+      if (m >= rows.size() || rows[m].second == 0) continue;  // it computed on a repeated sample of weight 0
       const Passed& local = *calls[i];
       for (std::size_t k = 0; k < std::min(local.outputs.size(), whole.outputs.size()); ++k) {
         const at::Tensor own = own_part(whole.outputs[k], local.outputs[k], u, m);
@@ -452,12 +452,14 @@ void SideBySide::Alone::end_if_different(std::int64_t step) {
   }
   finding = {};
   if (first < 0) return;
-  throw common(Error(ExitCode::kConfiguration,
-                     Report{.what = "the layout does not train as one process does",
-                            .got = text_of(all[static_cast<std::size_t>(first)], step, first),
-                            .expected = fmt::format("the same for {} steps", run.config.train.verify),
-                            .fix = "look at this unit: at its place in the plan of mesh.tp, at what depends on other "
-                                   "samples or tokens, and at random layers; or leave train.verify out"}));
+  throw common(
+      Error(ExitCode::kConfiguration,
+            Report{.what = "the layout does not train as one process does",
+                   .got = text_of(all[static_cast<std::size_t>(first)], step, first),
+                   .expected = fmt::format("the same for {} steps", run.config.train.verify),
+                   .fix = "look at this unit: at its place in the plan of mesh.tp, at what depends on other "
+                          "samples or tokens (batch statistics), at what the forward computes outside of units, "
+                          "and at random layers; or leave train.verify out"}));
 }
 
 std::string SideBySide::Alone::text_of(const Finding& found, std::int64_t step, int rank) const {
