@@ -93,7 +93,7 @@ std::string text_of_times(const std::vector<nn::Unit>& units, const std::vector<
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-// One sample of the training data, on the device.
+// The first samples of the training data, on the device.
 data::Samples first_samples(Run& run, std::int64_t count) {
   std::vector<std::int64_t> first(static_cast<std::size_t>(count));
   std::iota(first.begin(), first.end(), 0);
