@@ -251,6 +251,14 @@ inline void describe(Fields& fields, CheckpointConfig& o) {
   fields.add("asynchronous", o.asynchronous, "write during the next steps; needs memory for a copy of the state");
 }
 
+struct LogConfig {
+  bool tensorboard = true;
+};
+inline void describe(Fields& fields, LogConfig& o) {
+  fields.section = "log";
+  fields.add("tensorboard", o.tensorboard, "write curves, options and results for TensorBoard into run.dir");
+}
+
 struct Config {
   RunConfig run = {};
   TrainConfig train = {};
@@ -261,6 +269,7 @@ struct Config {
   MeshConfig mesh = {};
   CommConfig comm = {};
   CheckpointConfig checkpoint = {};
+  LogConfig log = {};
 };
 
 // Returns the rows (descriptions of options, fields.h) of all sections. They point into `config`.

@@ -51,7 +51,7 @@ std::string to_json_line(const ValidationMetrics& metrics);
 
 double seconds_since_1970();  // wall clock time, to a millisecond
 
-class LineFile;
+class AppendedFile;
 
 class MetricsWriter {
  public:
@@ -70,7 +70,7 @@ class MetricsWriter {
   const std::string& trouble() const;
 
  private:
-  std::unique_ptr<LineFile> file_;
+  std::unique_ptr<AppendedFile> file_;
 };
 
 }  // namespace reigen::train

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reigen/base/error.h"
-#include "train/files/line_file.h"
+#include "train/files/appended_file.h"
 
 namespace reigen::train {
 
@@ -35,12 +35,12 @@ std::string of_time(double time) { return time > 0 ? fmt::format(",\"time\":{:.3
 // Opens the file and keeps its lines up to step `last`. The steps must follow each other without a gap. If a run began
 // in this directory with a checkpoint of another directory, the file has no lines of the steps before that checkpoint.
 // Such a run may go back to the step at which it began in this directory.
-std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_t last) {
-  if (last == 0) return std::make_unique<LineFile>(path);
+std::unique_ptr<AppendedFile> open_at(const std::filesystem::path& path, std::int64_t last) {
+  if (last == 0) return std::make_unique<AppendedFile>(path);
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   // If a run is resumed in a new directory, there are no lines of earlier steps.
-  if (error || size == 0) return std::make_unique<LineFile>(path);
+  if (error || size == 0) return std::make_unique<AppendedFile>(path);
   std::int64_t step = 0;
   bool begins_behind = false;
   {
@@ -59,10 +59,10 @@ std::unique_ptr<LineFile> open_at(const std::filesystem::path& path, std::int64_
                            .expected = fmt::format("the line of step {}", last),
                            .fix = "move the file away, or go on in another --run.dir"});
   }
-  return std::make_unique<LineFile>(path, [last](std::string_view line) {
-    const std::int64_t of_line = line_in(line).step;
-    return of_line > 0 && of_line <= last;
-  });
+  return std::make_unique<AppendedFile>(path, first_lines([last](std::string_view line) {
+                                          const std::int64_t of_line = line_in(line).step;
+                                          return of_line > 0 && of_line <= last;
+                                        }));
 }
 
 }  // namespace

@@ -80,6 +80,10 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   }
   if (found_) set_future_aside();
   make("metrics.jsonl", [&](const fs::path& path) { lines.open_metrics(path, run_.done); });
+  if (run_.config.log.tensorboard) {
+    lines.open_board(directory_, resolved, run_.done);
+    if (!lines.new_board().empty()) made_.note(lines.new_board());
+  }
   if (!saves_initial()) return;
   make("initial.safetensors", [&](const fs::path& path) {
     tensor::write_tensors(path, tensor::tensors_of(run_.task.module()), contents.metadata);

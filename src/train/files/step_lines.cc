@@ -3,9 +3,60 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
+#include <map>
+#include <utility>
+#include <vector>
+
 #include "reigen/base/error.h"
+#include "reigen/config/command_line.h"
 
 namespace reigen::train {
+namespace {
+
+using Curves = std::vector<std::pair<std::string, double>>;
+
+Curves curves_of(const StepMetrics& m) {
+  Curves curves{{"train/loss", m.loss},
+                {"train/epoch", static_cast<double>(m.epoch)},
+                {"train/lr", m.lr},
+                {"train/samples_per_s", m.samples_per_s},
+                {"time/step_ms", m.step_ms},
+                {"time/data_ms", m.data_ms},
+                {"time/forward_ms", m.forward_ms},
+                {"time/backward_ms", m.backward_ms},
+                {"time/comm_exposed_ms", m.comm_exposed_ms},
+                {"time/optimizer_ms", m.optimizer_ms}};
+  if (m.grad_norm) curves.emplace_back("train/grad_norm", *m.grad_norm);
+  return curves;
+}
+
+Curves curves_of(const ValidationMetrics& m) {
+  Curves curves{{"test/loss", m.test_loss}};
+  if (m.test_accuracy) curves.emplace_back("test/accuracy", *m.test_accuracy);
+  for (const auto& [name, value] : m.more) curves.emplace_back("test/" + name, value);
+  return curves;
+}
+
+// The options of the training, without those of this start (run.dir, for example).
+std::map<std::string, format::HParam> hparams_of(Config config) {
+  std::map<std::string, format::HParam> values;
+  for (const Field& field : config::fields(config)) {
+    if (field.section == "run" || field.section == "log" || field.is_unset()) continue;
+    const std::string text = field.text();
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (field.is_switch())
+      values[field.name()] = text == "true";
+    else if (!field.is_text() && error == std::errc() && end == text.data() + text.size())
+      values[field.name()] = number;
+    else
+      values[field.name()] = text;
+  }
+  return values;
+}
+
+}  // namespace
 
 // The order of the samples is a function of seed, epoch and position, so the order of earlier steps can be written
 // again.
@@ -27,14 +78,45 @@ void StepLines::open_order(const std::filesystem::path& path, const data::Sample
 
 void StepLines::open_metrics(const std::filesystem::path& path, std::int64_t done) { metrics_.emplace(path, done); }
 
+void StepLines::open_board(const std::filesystem::path& directory, const Config& config, std::int64_t done) {
+  board_ = std::make_unique<SummaryWriter>(directory, done);
+  if (!board_->is_new()) return;
+  write_board([&](SummaryWriter& board) {
+    board.text("config", "```toml\n" + to_toml(config) + "```\n", 0);
+    board.hparams(hparams_of(config), {"train/loss", "test/loss", "test/accuracy"});
+  });
+}
+
+void StepLines::note_success(std::int64_t step) {
+  write_board([&](SummaryWriter& board) {
+    board.hparams_end(true, step);
+    board.flush();
+  });
+}
+
+// A run is worth more than its curves: an error is told, and the run goes on.
+void StepLines::write_board(const std::function<void(SummaryWriter& board)>& body) {
+  if (!board_) return;
+  try {
+    body(*board_);
+  } catch (const IoError& error) {
+    if (board_->trouble().empty()) throw;  // not an error of this file
+    if (told_board_) return;
+    told_board_ = true;
+    console_.say(fmt::format("warning: {}; TensorBoard may miss steps", error.what()));
+  }
+}
+
 void StepLines::close() {
   metrics_.reset();
+  board_.reset();
   order_.reset();
 }
 
 void StepLines::write(const StepMetrics& metrics, const std::string& order) {
   if (!metrics_) return;
   metrics_->write(metrics);
+  write_board([&](SummaryWriter& board) { board.scalars(curves_of(metrics), metrics.step, metrics.time); });
   if (order_) order_->append(order);
   tell_trouble();
 }
@@ -42,10 +124,12 @@ void StepLines::write(const StepMetrics& metrics, const std::string& order) {
 void StepLines::write(const ValidationMetrics& metrics) {
   if (!metrics_) return;
   metrics_->write(metrics);
+  write_board([&](SummaryWriter& board) { board.scalars(curves_of(metrics), metrics.step, metrics.time); });
   tell_trouble();
 }
 
 void StepLines::flush() {
+  write_board([](SummaryWriter& board) { board.flush(); });
   if (metrics_) metrics_->flush();
   if (order_) order_->flush();
 }

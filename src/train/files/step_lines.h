@@ -1,16 +1,21 @@
-// The files that a run extends in each step: metrics.jsonl, and the samples that each step drew (data.dump_order).
+// The files that a run extends in each step: metrics.jsonl, the samples that each step drew (data.dump_order), and what
+// TensorBoard shows (log.tensorboard). A run does not end because the last one cannot be written.
 // Only rank 0 has the files; on the other ranks no file is open and calls do nothing.
 // Thread rule: used by one thread only.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "reigen/data/sampler.h"
+#include "reigen/train/config.h"
 #include "reigen/train/metrics.h"
-#include "train/files/line_file.h"
+#include "reigen/train/summary_writer.h"
+#include "train/files/appended_file.h"
 #include "train/run/console.h"
 
 namespace reigen::train {
@@ -24,6 +29,15 @@ class StepLines {
   // Opens metrics.jsonl and keeps the lines of the steps up to `done`. Throws IoError, and DataError if the file is not
   // empty but lacks the line of step `done`.
   void open_metrics(const std::filesystem::path& path, std::int64_t done);
+  // Opens the file for TensorBoard in `directory` and keeps what it has of the steps up to `done`. A new file begins
+  // with the options of `config`. Throws IoError.
+  void open_board(const std::filesystem::path& directory, const Config& config, std::int64_t done);
+  // The file for TensorBoard that this start has made; empty if there is none.
+  std::filesystem::path new_board() const {
+    return board_ && board_->is_new() ? board_->path() : std::filesystem::path();
+  }
+  // Notes for TensorBoard that the run has succeeded.
+  void note_success(std::int64_t step);
   void close();
   bool writes_order() const { return order_.has_value(); }
 
@@ -36,11 +50,14 @@ class StepLines {
 
  private:
   void tell_trouble();
+  void write_board(const std::function<void(SummaryWriter& board)>& body);
 
   Console& console_;
   std::optional<MetricsWriter> metrics_;
-  std::optional<LineFile> order_;
+  std::optional<AppendedFile> order_;
+  std::unique_ptr<SummaryWriter> board_;
   std::string told_trouble_;
+  bool told_board_ = false;
 };
 
 }  // namespace reigen::train

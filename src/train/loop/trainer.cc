@@ -151,6 +151,7 @@ FitResult Trainer::Impl::fit() {
     return result;
   }
   if (!result.already_done || !ending.has_results()) ending.finish();
+  lines.note_success(run.done);
   result.test = ending.test().value_or(Scores{});
   if (times.count() > 0) result.samples_per_s = static_cast<double>(data.samples_per_step()) / times.median_step();
   return result;

@@ -1,9 +1,10 @@
-#include "train/files/line_file.h"
+#include "train/files/appended_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -27,15 +28,6 @@ std::string read_all(int fd) {
   }
 }
 
-std::size_t length_of_kept(const std::string& text, const LineFile::Keep& keep) {
-  std::size_t length = 0;
-  for (;;) {
-    const auto end = text.find('\n', length);
-    if (end == std::string::npos || !keep(std::string_view(text).substr(length, end - length))) return length;
-    length = end + 1;
-  }
-}
-
 UniqueFd open_file(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd) {
@@ -48,14 +40,25 @@ UniqueFd open_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-LineFile::LineFile(std::filesystem::path path, const Keep& keep)
+AppendedFile::Kept first_lines(std::function<bool(std::string_view line)> keep) {
+  return [keep = std::move(keep)](std::string_view text) {
+    std::size_t length = 0;
+    for (;;) {
+      const auto end = text.find('\n', length);
+      if (end == std::string_view::npos || !keep(text.substr(length, end - length))) return length;
+      length = end + 1;
+    }
+  };
+}
+
+AppendedFile::AppendedFile(std::filesystem::path path, const Kept& kept)
     : path_(std::move(path)), fd_(open_file(path_)), flushed_(std::chrono::steady_clock::now()) {
-  const std::size_t length = keep ? length_of_kept(read_all(fd_.get()), keep) : 0;
+  const std::size_t length = kept ? kept(read_all(fd_.get())) : 0;
   REIGEN_SYSCALL(::ftruncate(fd_.get(), static_cast<off_t>(length)));
   REIGEN_SYSCALL(::lseek(fd_.get(), 0, SEEK_END));
 }
 
-LineFile::~LineFile() {
+AppendedFile::~AppendedFile() {
   try {
     flush();
   } catch (const Error&) {
@@ -63,20 +66,20 @@ LineFile::~LineFile() {
   }
 }
 
-void LineFile::append(std::string_view line) {
-  buffer_ += line;
+void AppendedFile::append(std::string_view record) {
+  buffer_ += record;
   const bool is_due = std::chrono::steady_clock::now() - flushed_ >= kFlushEvery;
   if (!is_due && (buffer_.size() < kBufferMax || !trouble_.empty())) return;
   try {
     flush();
   } catch (const IoError&) {
-    // The lines stay in the buffer and the run goes on, because a run is worth more than its log, and the disk may have
-    // room again later.
+    // The records stay in the buffer and the run goes on, because a run is worth more than its log, and the disk may
+    // have room again later.
     if (buffer_.size() > kKeptMax) throw;
   }
 }
 
-void LineFile::flush() {
+void AppendedFile::flush() {
   flushed_ = std::chrono::steady_clock::now();
   std::size_t done = 0;
   int failed = 0;

@@ -1,0 +1,194 @@
+#include "reigen/train/summary_writer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <png.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <system_error>
+
+#include "reigen/base/error.h"
+#include "reigen/train/metrics.h"
+#include "train/files/appended_file.h"
+
+namespace reigen::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The newest event file that a SummaryWriter has made in the folder; empty if there is none.
+fs::path newest_file(const fs::path& directory) {
+  fs::path newest;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (!format::is_event_file_name(entry.path().filename().string())) continue;
+    if (newest.empty() || newest.filename() < entry.path().filename()) newest = entry.path();
+  }
+  return newest;
+}
+
+// Limits that grow by a tenth: of both signs, from 1e-12 to 1e20, and the largest number at each end.
+std::vector<double> histogram_limits() {
+  std::vector<double> positive;
+  for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
+  positive.push_back(std::numeric_limits<double>::max());
+  std::vector<double> all;
+  for (auto limit = positive.rbegin(); limit != positive.rend(); ++limit) all.push_back(-*limit);
+  all.push_back(0);
+  all.insert(all.end(), positive.begin(), positive.end());
+  return all;
+}
+
+format::Histogram histogram_of(const at::Tensor& values) {
+  static const std::vector<double> kLimits = histogram_limits();
+  const at::Tensor flat = values.detach().to(at::kCPU, at::kDouble).reshape({-1}).contiguous();
+  const double* const begin = flat.const_data_ptr<double>();
+  format::Histogram result{.min = std::numeric_limits<double>::infinity(),
+                           .max = -std::numeric_limits<double>::infinity()};
+  std::vector<double> counts(kLimits.size(), 0);
+  std::size_t first = kLimits.size(), last = 0;
+  for (const double* value = begin; value != begin + flat.numel(); ++value) {
+    if (!std::isfinite(*value)) continue;
+    const auto bucket =
+        static_cast<std::size_t>(std::lower_bound(kLimits.begin(), kLimits.end(), *value) - kLimits.begin());
+    ++counts[bucket];
+    first = std::min(first, bucket);
+    last = std::max(last, bucket);
+    result.min = std::min(result.min, *value);
+    result.max = std::max(result.max, *value);
+    result.sum += *value;
+    result.sum_of_squares += *value * *value;
+    ++result.count;
+  }
+  if (result.count == 0) return {.limits = {0}, .counts = {0}};
+  // An empty bucket before the first one says where it begins.
+  if (first > 0) --first;
+  result.limits.assign(kLimits.begin() + static_cast<std::ptrdiff_t>(first),
+                       kLimits.begin() + static_cast<std::ptrdiff_t>(last + 1));
+  result.counts.assign(counts.begin() + static_cast<std::ptrdiff_t>(first),
+                       counts.begin() + static_cast<std::ptrdiff_t>(last + 1));
+  return result;
+}
+
+// [C, H, W] to bytes [H, W, C].
+at::Tensor pixels_of(const at::Tensor& image) {
+  const bool is_byte = image.scalar_type() == at::kByte;
+  const std::int64_t channels = image.dim() == 3 ? image.size(0) : 0;
+  const bool has_channels = channels == 1 || channels == 3 || channels == 4;
+  if (!has_channels || image.numel() == 0 || (!is_byte && !image.is_floating_point())) {
+    throw InvalidArgument(
+        Report{.what = "[summary] the tensor is no image",
+               .got = fmt::format("shape [{}], {}", fmt::join(image.sizes(), ", "), at::toString(image.scalar_type())),
+               .expected = "[1, 3 or 4 channels, height, width] of uint8, or of numbers from 0 to 1"});
+  }
+  at::Tensor bytes = image.detach().to(at::kCPU);
+  if (!is_byte) bytes = bytes.to(at::kDouble).nan_to_num(0.0).clamp(0, 1).mul(255).round().to(at::kByte);
+  return bytes.permute({1, 2, 0}).contiguous();
+}
+
+std::string png_of(const at::Tensor& pixels) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.height = static_cast<png_uint_32>(pixels.size(0));
+  image.width = static_cast<png_uint_32>(pixels.size(1));
+  const std::int64_t channels = pixels.size(2);
+  image.format = channels == 1 ? PNG_FORMAT_GRAY : channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
+  png_alloc_size_t size = 0;
+  const void* const data = pixels.const_data_ptr<std::uint8_t>();
+  std::string bytes;
+  if (png_image_write_to_memory(&image, nullptr, &size, 0, data, 0, nullptr) != 0) {
+    bytes.resize(size);
+    if (png_image_write_to_memory(&image, bytes.data(), &size, 0, data, 0, nullptr) != 0) {
+      bytes.resize(size);
+      return bytes;
+    }
+  }
+  throw Error(ExitCode::kBug, fmt::format("[summary] libpng cannot write the image: {}", image.message));
+}
+
+// All images in rows of `columns`, with a line of one pixel between them.
+at::Tensor grid_of(const at::Tensor& images, std::int64_t columns) {
+  if (images.dim() != 4 || images.size(0) == 0 || columns < 1) {
+    throw InvalidArgument(Report{.what = "[summary] the tensor is no batch of images",
+                                 .got = fmt::format("shape [{}], {} columns", fmt::join(images.sizes(), ", "), columns),
+                                 .expected = "[number, channels, height, width], and 1 column or more"});
+  }
+  const std::int64_t count = images.size(0), height = images.size(2), width = images.size(3);
+  columns = std::min(columns, count);
+  const std::int64_t rows = (count + columns - 1) / columns;
+  at::Tensor grid = at::zeros({images.size(1), rows * (height + 1) - 1, columns * (width + 1) - 1}, images.options());
+  for (std::int64_t i = 0; i < count; ++i) {
+    grid.narrow(1, i / columns * (height + 1), height).narrow(2, i % columns * (width + 1), width).copy_(images[i]);
+  }
+  return grid;
+}
+
+format::EventTime now_at(std::int64_t step) { return {.wall_time = seconds_since_1970(), .step = step}; }
+
+}  // namespace
+
+SummaryWriter::SummaryWriter(const fs::path& directory, std::optional<std::int64_t> keep_steps) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) throw IoError(fmt::format("cannot make the folder {}: {}", directory.string(), error.message()));
+  const double now = seconds_since_1970();
+  if (keep_steps) path_ = newest_file(directory);
+  if (path_.empty()) {
+    path_ = directory / format::event_file_name(now);
+    file_ = std::make_unique<AppendedFile>(path_);
+  } else {
+    const std::int64_t last = *keep_steps;
+    std::size_t length = 0;
+    file_ = std::make_unique<AppendedFile>(path_, [&](std::string_view content) {
+      length = format::read_events(
+          content, [last](const format::Event& event) { return event.when.step <= last && !event.ends_session; });
+      return length;
+    });
+    is_new_ = length == 0;
+  }
+  if (is_new_) file_->append(format::first_event(now));
+}
+
+SummaryWriter::~SummaryWriter() = default;
+
+void SummaryWriter::scalar(const std::string& tag, double value, std::int64_t step) { scalars({{tag, value}}, step); }
+
+void SummaryWriter::scalars(const std::vector<std::pair<std::string, double>>& values, std::int64_t step, double time) {
+  file_->append(format::scalars_event({time > 0 ? time : seconds_since_1970(), step}, values));
+}
+
+void SummaryWriter::histogram(const std::string& tag, const at::Tensor& values, std::int64_t step) {
+  file_->append(format::histogram_event(now_at(step), tag, histogram_of(values)));
+}
+
+void SummaryWriter::image(const std::string& tag, const at::Tensor& image, std::int64_t step) {
+  const at::Tensor pixels = pixels_of(image);
+  file_->append(format::image_event(now_at(step), tag, static_cast<int>(pixels.size(1)),
+                                    static_cast<int>(pixels.size(0)), static_cast<int>(pixels.size(2)),
+                                    png_of(pixels)));
+}
+
+void SummaryWriter::images(const std::string& tag, const at::Tensor& images, std::int64_t step, std::int64_t columns) {
+  image(tag, grid_of(images, columns), step);
+}
+
+void SummaryWriter::text(const std::string& tag, std::string_view text, std::int64_t step) {
+  file_->append(format::text_event(now_at(step), tag, text));
+}
+
+void SummaryWriter::hparams(const std::map<std::string, format::HParam>& values,
+                            const std::vector<std::string>& metrics) {
+  file_->append(format::hparams_experiment_event(now_at(0), values, metrics));
+  file_->append(format::hparams_begin_event(now_at(0), values));
+}
+
+void SummaryWriter::hparams_end(bool succeeded, std::int64_t step) {
+  file_->append(format::hparams_end_event(now_at(step), succeeded));
+}
+
+void SummaryWriter::flush() { file_->flush(); }
+
+const std::string& SummaryWriter::trouble() const { return file_->trouble(); }
+
+}  // namespace reigen::train

@@ -1,0 +1,135 @@
+// What a SummaryWriter writes, and what a run writes for TensorBoard: the steps of metrics.jsonl, none twice and none
+// lost after a resume.
+#include "reigen/train/summary_writer.h"
+
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+std::vector<format::Event> events_of(const fs::path& path) {
+  std::vector<format::Event> all;
+  const std::string content = read_file(path);
+  const std::size_t length = format::read_events(content, [&](const format::Event& event) {
+    all.push_back(event);
+    return true;
+  });
+  EXPECT_EQ(length, content.size());
+  return all;
+}
+
+class SummaryTest : public TrainerTest {
+ protected:
+  // The event files of a folder.
+  std::vector<fs::path> boards_in(const std::string& directory) const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(root_ / directory)) {
+      if (format::is_event_file_name(entry.path().filename().string())) found.push_back(entry.path());
+    }
+    return found;
+  }
+  // The steps and values of a curve.
+  std::vector<std::pair<std::int64_t, double>> curve(const std::string& directory, const std::string& tag) const {
+    const auto boards = boards_in(directory);
+    EXPECT_EQ(boards.size(), 1U);
+    std::vector<std::pair<std::int64_t, double>> points;
+    for (const format::Event& event : events_of(boards.at(0))) {
+      for (const auto& [name, value] : event.scalars) {
+        if (name == tag) points.emplace_back(event.when.step, value);
+      }
+    }
+    return points;
+  }
+  // The tags of all records with their steps, in order.
+  std::vector<std::string> records(const std::string& directory) const {
+    std::vector<std::string> all;
+    for (const format::Event& event : events_of(boards_in(directory).at(0))) {
+      std::string text = std::to_string(event.when.step);
+      for (const std::string& tag : event.tags) text += " " + tag;
+      all.push_back(text);
+    }
+    return all;
+  }
+};
+
+TEST_F(SummaryTest, AFileGoesOnAfterAStep) {
+  {
+    SummaryWriter board(root_ / "mine");
+    EXPECT_TRUE(board.is_new());
+    for (std::int64_t step = 1; step <= 5; ++step) board.scalar("loss", 1.0 / static_cast<double>(step), step);
+    board.hparams_end(true, 5);
+  }
+  {
+    SummaryWriter board(root_ / "mine", 3);
+    EXPECT_FALSE(board.is_new());
+    board.scalar("loss", 7, 4);
+  }
+  const auto points = curve("mine", "loss");
+  ASSERT_EQ(points.size(), 4U);
+  EXPECT_EQ(points[2].first, 3);
+  EXPECT_EQ(points[3], (std::pair<std::int64_t, double>(4, 7)));
+  // The end of the first session is not kept, even of a step that is.
+  SummaryWriter(root_ / "mine", 5).scalar("loss", 8, 6);
+  EXPECT_THAT(records("mine"), Not(::testing::Contains(HasSubstr("session_end_info"))));
+}
+
+TEST_F(SummaryTest, ImagesAndHistogramsOfWrongTensorsAreRefused) {
+  SummaryWriter board(root_ / "mine");
+  EXPECT_THROW(board.image("a", at::zeros({2, 4, 4}), 1), InvalidArgument);
+  EXPECT_THROW(board.image("a", at::zeros({3, 4, 4}, at::kInt), 1), InvalidArgument);
+  EXPECT_THROW(board.image("a", at::zeros({4, 4}), 1), InvalidArgument);
+  EXPECT_THROW(board.images("a", at::zeros({0, 3, 4, 4}), 1), InvalidArgument);
+  EXPECT_THROW(board.images("a", at::zeros({2, 3, 4, 4}), 1, 0), InvalidArgument);
+  board.images("a", at::zeros({5, 3, 4, 4}, at::kByte), 1, 2);
+  board.histogram("h", at::full({3}, std::numeric_limits<double>::quiet_NaN()), 1);
+  board.histogram("h", at::empty({0}), 2);
+  board.flush();
+  EXPECT_EQ(events_of(board.path()).size(), 4U);
+}
+
+// The curves have the numbers of metrics.jsonl, on one rank and on three. A run that is stopped and resumed has the
+// records of one that was not.
+TEST_F(SummaryTest, ARunsCurvesAreThoseOfItsMetrics) {
+  for (const int ranks : {1, 3}) {
+    const std::string whole = "whole" + std::to_string(ranks), parts = "parts" + std::to_string(ranks);
+    Config run = config(whole);
+    run.train.clip_norm = 0.5;
+    fit(ranks, run);
+    const auto loss = curve(whole, "train/loss"), norm = curve(whole, "train/grad_norm");
+    const auto lines = lines_of(root_ / whole);
+    ASSERT_EQ(loss.size(), lines.size());
+    ASSERT_EQ(norm.size(), lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_EQ(loss[i].first, lines[i]["step"].get<std::int64_t>());
+      EXPECT_EQ(loss[i].second, static_cast<float>(lines[i]["loss"].get<double>()));
+      EXPECT_EQ(norm[i].second, static_cast<float>(lines[i]["grad_norm"].get<double>()));
+    }
+    EXPECT_EQ(curve(whole, "test/accuracy").size(), validations_of(root_ / whole).size());
+    EXPECT_THAT(records(whole), ::testing::IsSupersetOf(
+                                    {"0 config", "0 _hparams_/session_start_info", "9 _hparams_/session_end_info"}));
+
+    Config part = config(parts);
+    part.train.clip_norm = 0.5;
+    part.checkpoint.every_steps = 2;
+    const Prepare dies = [](int, SmallTask& task, TrainerOptions&) {
+      task.before_call = [](std::int64_t call) {
+        if (call == 6) throw Error(ExitCode::kBug, "the test ends the run");
+      };
+    };
+    EXPECT_THROW(fit(ranks, part, dies), Error);
+    part.run.resume = "true";
+    fit(ranks, part);
+    EXPECT_EQ(records(parts), records(whole));
+    EXPECT_EQ(curve(parts, "train/loss"), loss);
+  }
+}
+
+TEST_F(SummaryTest, WithoutTensorBoardThereIsNoFile) {
+  Config run = config("run");
+  run.log.tensorboard = false;
+  fit(1, run);
+  EXPECT_TRUE(boards_in("run").empty());
+}
+
+}  // namespace
+}  // namespace reigen::train
