@@ -49,6 +49,19 @@ TEST(UnevenInputs, LearnsFromEverySampleOnAnyNumberOfRanks) {
   }
 }
 
+TEST(SummaryWriterExample, WritesWhatTensorBoardReads) {
+  const tests::TemporaryFolder folder;
+  const Ran ran = run_training({built("bin/summary_writer"), (folder.path() / "board").string()});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_LT(losses_in(" " + ran.out).at(0), 1.5);
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "board")) {
+    ++files;
+    EXPECT_GT(entry.file_size(), 10'000U);
+  }
+  EXPECT_EQ(files, 1U);
+}
+
 TEST(Sharded, GoesOnOnAnotherNumberOfRanks) {
   const auto losses_of = [](const std::string& folder, std::vector<int> numbers_of_ranks) {
     std::vector<double> losses;

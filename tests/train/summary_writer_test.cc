@@ -2,6 +2,8 @@
 // lost after a resume.
 #include "reigen/train/summary_writer.h"
 
+#include <png.h>
+
 #include "train/small_run.h"
 
 namespace reigen::train {
@@ -85,6 +87,42 @@ TEST_F(SummaryTest, ImagesAndHistogramsOfWrongTensorsAreRefused) {
   board.histogram("h", at::empty({0}), 2);
   board.flush();
   EXPECT_EQ(events_of(board.path()).size(), 4U);
+}
+
+// The pixels [H, W, C] of the PNG in a file.
+at::Tensor pixels_in(const fs::path& path) {
+  const std::string content = read_file(path);
+  const std::size_t begin = content.find("\x89PNG");
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  EXPECT_NE(png_image_begin_read_from_memory(&image, content.data() + begin, content.size() - begin), 0);
+  const std::int64_t channels = PNG_IMAGE_SAMPLE_CHANNELS(image.format);
+  const at::Tensor pixels = at::empty({image.height, image.width, channels}, at::kByte);
+  EXPECT_NE(png_image_finish_read(&image, nullptr, pixels.mutable_data_ptr(), 0, nullptr), 0);
+  return pixels;
+}
+
+TEST_F(SummaryTest, PicturesAreTherePixelForPixel) {
+  for (const std::int64_t channels : {1, 3, 4}) {
+    const at::Tensor images =
+        at::arange(5 * channels * 6 * 7).remainder(251).to(at::kByte).reshape({5, channels, 6, 7});
+    if (channels == 4) images.select(1, 3).fill_(255);  // opaque
+    const auto path_of = [&](const char* name) { return root_ / (name + std::to_string(channels)); };
+    SummaryWriter one(path_of("one")), grid(path_of("grid")), floats(path_of("floats"));
+    one.image("a", images[0], 1);
+    grid.images("a", images, 1, 2);
+    floats.image("a", images[0].to(at::kFloat) / 255, 1);
+    for (SummaryWriter* board : {&one, &grid, &floats}) board->flush();
+    EXPECT_TRUE(at::equal(pixels_in(one.path()), images[0].permute({1, 2, 0})));
+    EXPECT_TRUE(at::equal(pixels_in(floats.path()), images[0].permute({1, 2, 0})));
+    const at::Tensor all = pixels_in(grid.path());
+    EXPECT_EQ(all.sizes(), at::IntArrayRef({3 * 7 - 1, 2 * 8 - 1, channels}));
+    for (std::int64_t i = 0; i < 5; ++i) {
+      const at::Tensor cell = all.narrow(0, i / 2 * 7, 6).narrow(1, i % 2 * 8, 7);
+      EXPECT_TRUE(at::equal(cell, images[i].permute({1, 2, 0}))) << i;
+    }
+    EXPECT_EQ(all.select(0, 6).max().item<int>(), 0);
+  }
 }
 
 // The curves have the numbers of metrics.jsonl, on one rank and on three. A run that is stopped and resumed has the

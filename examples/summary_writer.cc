@@ -1,6 +1,6 @@
 // A loop by hand whose curves, weights, pictures and parameters TensorBoard shows.
 //
-//   build/bin/tensorboard runs/by_hand
+//   build/bin/summary_writer runs/by_hand
 //   tensorboard --logdir runs
 #include <fmt/format.h>
 #include <torch/torch.h>

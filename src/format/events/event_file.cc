@@ -7,7 +7,7 @@
 #include <cstring>
 #include <optional>
 
-#include "format/protobuf.h"
+#include "format/events/protobuf.h"
 
 namespace reigen::format {
 namespace {
