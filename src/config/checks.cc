@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "reigen/base/error.h"
+#include "reigen/config/duration.h"
 
 namespace reigen::config {
 namespace {
@@ -212,6 +213,7 @@ void require_consistent(const Config& config) {
   check_optimization(config);
   check_graph(config.train);
   check_parallel(config);
+  parse_duration("validate.every", config.validate.every);
 }
 
 }  // namespace reigen::config

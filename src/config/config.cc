@@ -131,6 +131,7 @@ std::vector<Field> fields(Config& config) {
   describe(all, config.mesh);
   describe(all, config.comm);
   describe(all, config.checkpoint);
+  describe(all, config.validate);
   describe(all, config.log);
   return std::move(all.rows);
 }

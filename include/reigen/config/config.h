@@ -251,6 +251,19 @@ inline void describe(Fields& fields, CheckpointConfig& o) {
   fields.add("asynchronous", o.asynchronous, "write during the next steps; needs memory for a copy of the state");
 }
 
+struct ValidateConfig {
+  std::string every = "1 epoch";
+  std::int64_t limit = 0;
+  std::int64_t sanity = 0;
+};
+inline void describe(Fields& fields, ValidateConfig& o) {
+  fields.section = "validate";
+  fields.add("every", o.every, "how often, besides at the end: 500 (steps), 0.25 epochs, 30 min");
+  fields.add("limit", o.limit, at_least(0), "test samples in each of these validations; 0: all. The last has all");
+  fields.add("sanity", o.sanity, at_least(0).up_to(1e6),
+             "batches that each rank scores before the first step, so that a mistake there is found at once");
+}
+
 struct LogConfig {
   bool tensorboard = true;
 };
@@ -269,6 +282,7 @@ struct Config {
   MeshConfig mesh = {};
   CommConfig comm = {};
   CheckpointConfig checkpoint = {};
+  ValidateConfig validate = {};
   LogConfig log = {};
 };
 

@@ -208,6 +208,7 @@ void Trainer::Impl::begin_progress() {
 
 // Returns false if the run is to go on from an earlier checkpoint.
 bool Trainer::Impl::train() {
+  validation.begin();
   run.task.module().train();
   checkpoints.prepare();
   try {
@@ -257,8 +258,9 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
     const bool ended = run.position >= data.loader().size();
     const std::int64_t every = run.config.checkpoint.every_steps;
     const bool due = every > 0 && run.done % every == 0;
-    if (due || ended || run.done == run.total || run.done % Losses::kTogether == 0) losses.add_up_late();
-    if (due || ended || run.done == run.total || run.stop) late.finish();
+    const bool validates = validation.is_due();
+    if (due || validates || ended || run.done == run.total || run.done % Losses::kTogether == 0) losses.add_up_late();
+    if (due || validates || ended || run.done == run.total || run.stop) late.finish();
     if (due || run.stop) {
       const bool remembers = model.ranks_differ() || !model.parallel().strategy_state().empty();
       if (!due && run.done < run.total && remembers) {
@@ -271,14 +273,12 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
       if (run.done < run.total && !run.stop) checkpoints.save();
       cycle.lap();
     }
-    if (ended) {
-      // The validation after the last epoch is made at the end of the run, by Ending::finish().
-      if (run.done < run.total && !run.stop) {
-        validation.score_epoch(epoch);
-        cycle.lap();
-      }
-      return true;
+    // The validation after the last step is made at the end of the run, by Ending::finish().
+    if (validates && run.done < run.total && !run.stop) {
+      validation.score_epoch(epoch);
+      cycle.lap();
     }
+    if (ended) return true;
     if (run.done == run.total || run.stop) return false;
     wait.lap();
   }

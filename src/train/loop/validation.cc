@@ -22,8 +22,9 @@ constexpr std::int64_t kCallsTogether = 16;  // number of forwards between two c
 
 }  // namespace
 
-Scores Validation::score_all(bool may_end) {
+Scores Validation::score_all(std::int64_t most, bool may_end) {
   data_.open_test();
+  const std::int64_t samples = most > 0 ? std::min(most, data_.test().size()) : data_.test().size();
   const at::NoGradGuard no_grad;
   model_.settle();
   auto averaged = model_.is_made() ? model_.optimization().swap_in_average() : std::nullopt;
@@ -32,10 +33,10 @@ Scores Validation::score_all(bool may_end) {
   module.eval();
   const bool gathers = model_.gathers();
   if (gathers) model_.parallel().prepare_forward();
-  const data::Range mine = data::share_of({0, data_.test().size()}, run_.data.rank(), run_.data.size());
+  const data::Range mine = data::share_of({0, samples}, run_.data.rank(), run_.data.size());
   Scores sum;
   const std::int64_t batch = run_.task.score_batch();
-  const std::int64_t count = calls();
+  const std::int64_t count = calls(samples);
   bool ends = false;
   const auto indices_of = [&](std::int64_t call) {
     const std::int64_t first = mine.begin + call * batch;
@@ -116,20 +117,32 @@ void Validation::score_in_stages(std::int64_t first, std::int64_t calls, const I
 }
 
 // The number of forwards that the rank with the most samples makes.
-std::int64_t Validation::calls() const {
+std::int64_t Validation::calls(std::int64_t samples) const {
   const std::int64_t batch = run_.task.score_batch();
   std::int64_t most = 0;
   for (int rank = 0; rank < run_.data.size(); ++rank) {
-    const data::Range one = data::share_of({0, data_.test().size()}, rank, run_.data.size());
+    const data::Range one = data::share_of({0, samples}, rank, run_.data.size());
     most = std::max(most, (one.end - one.begin + batch - 1) / batch);
   }
   return most;
 }
 
+void Validation::begin() {
+  cadence_.emplace(config::parse_duration("validate.every", run_.config.validate.every), data_.loader().steps());
+  const std::int64_t batches = run_.config.validate.sanity;
+  if (batches == 0 || run_.done > 0 || run_.rollbacks > 0) return;
+  const Scores scores = score_all(batches * run_.task.score_batch() * run_.data.size(), false);
+  run_.say(fmt::format("validation tried out on {} test samples: {}", scores.count, run_.task.describe(scores)));
+}
+
+bool Validation::is_due() { return cadence_->is_due(run_.done, run_.world); }
+
 void Validation::score_epoch(std::int64_t epoch) {
   const auto started = Progress::Clock::now();
-  const Scores scores = score_all(true);
-  const std::string prefix = fmt::format("epoch {}/{}: ", epoch + 1, data_.epochs_to_see());
+  const Scores scores = score_all(run_.config.validate.limit, true);
+  const bool is_whole = run_.done % data_.loader().steps() == 0;
+  const std::string prefix = fmt::format("epoch {}/{}{}: ", epoch + 1, data_.epochs_to_see(),
+                                         is_whole ? "" : fmt::format(", step {}", run_.done));
   if (run_.stop) return run_.say(prefix + "validation broken off");
   note(scores, epoch);
   run_.say(prefix + run_.task.describe(scores));

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "reigen/train/task.h"
 #include "train/files/step_lines.h"
+#include "train/loop/cadence.h"
 #include "train/model/trained_model.h"
 #include "train/run/run.h"
 #include "train/start/run_data.h"
@@ -21,28 +23,36 @@ class Validation {
 
   // Collective. The score over all test samples. Each sample is counted once, because every rank scores its share. Uses
   // the average of the weights if there is one.
-  Scores score() { return score_all(false); }
+  Scores score() { return score_all(0, false); }
+  // Collective. Call it before the first step of this start: from now on the time of validate.every counts. Scores a
+  // few batches of a new run, and drops the score (validate.sanity).
+  void begin();
+  // Whether a validation is due after step run.done (validate.every). Call it once after each step. Collective.
+  bool is_due();
   // Collective. Scores the model in the middle of a run, shows the score to the user and writes it to metrics.jsonl.
   // Stops early if a rank requests a stop. A scheduler may send its signal only two minutes before it ends the job, and
   // a long validation would use up this time. An unfinished validation can be repeated later.
+  // At most validate.limit samples are scored.
   void score_epoch(std::int64_t epoch);
   // Writes the score to metrics.jsonl.
   void note(const Scores& scores, std::int64_t epoch);
 
  private:
-  Scores score_all(bool may_end);
+  // The first `most` test samples; all if it is 0.
+  Scores score_all(std::int64_t most, bool may_end);
   using IndicesOf = std::function<std::vector<std::int64_t>(std::int64_t call)>;
   Scores score_some(const std::vector<std::int64_t>& indices);
   void score_in_stages(std::int64_t first, std::int64_t calls, const IndicesOf& indices_of,
                        const std::function<void(const Scores&)>& add);
   data::Samples samples_of(const std::vector<std::int64_t>& indices);
-  std::int64_t calls() const;
+  std::int64_t calls(std::int64_t samples) const;
   bool hears_of_stop();
 
   Run& run_;
   RunData& data_;
   TrainedModel& model_;
   StepLines& lines_;
+  std::optional<Cadence> cadence_;
 };
 
 }  // namespace reigen::train

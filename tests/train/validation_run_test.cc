@@ -1,0 +1,100 @@
+// When a run validates (validate.every), how much of the test data (validate.limit), and whether it is tried out before
+// the first step (validate.sanity). A run has three epochs of three steps.
+#include "train/small_run.h"
+
+namespace reigen::train {
+namespace {
+
+class ValidationRun : public TrainerTest {
+ protected:
+  // The steps after which the run validated. The last one is the validation at the end.
+  std::vector<std::int64_t> steps(const std::string& directory) const {
+    std::vector<std::int64_t> all;
+    for (const auto& line : validations_of(root_ / directory)) all.push_back(line["step"]);
+    return all;
+  }
+};
+
+TEST_F(ValidationRun, ComesAfterTheStepsThatAreAskedFor) {
+  const struct {
+    const char* every;
+    std::vector<std::int64_t> steps;
+  } kCases[] = {{"1 epoch", {3, 6, 9}},
+                {"2", {2, 4, 6, 8, 9}},
+                {"5 steps", {5, 9}},
+                {"2 epochs", {6, 9}},
+                {"0.5 epochs", {2, 3, 5, 6, 8, 9}},  // 1.5, 3, 4.5 ... steps
+                {"0.1 epochs", {1, 2, 3, 4, 5, 6, 7, 8, 9}},
+                {"0.000001 s", {1, 2, 3, 4, 5, 6, 7, 8, 9}},
+                {"100 h", {9}}};
+  fit(1, config("usual"));
+  for (const int ranks : {1, 3}) {
+    for (const auto& [every, expected] : kCases) {
+      Config run = config("run");
+      run.validate.every = every;
+      fit(ranks, run);
+      EXPECT_EQ(steps("run"), expected) << every << " on " << ranks;
+      EXPECT_EQ(losses("run").size(), 9U);
+      if (ranks == 1) {
+        EXPECT_EQ(model("run"), model("usual")) << "a validation changes no weight";
+      }
+      fs::remove_all(root_ / "run");
+    }
+  }
+}
+
+TEST_F(ValidationRun, AResumedRunValidatesAfterTheSameSteps) {
+  Config whole = config("whole");
+  whole.validate.every = "2";
+  fit(2, whole);
+  Config parts = config("parts");
+  parts.validate.every = "2";
+  parts.train.max_steps = 3;
+  fit(2, parts);
+  EXPECT_EQ(steps("parts"), (std::vector<std::int64_t>{2, 3}));
+  parts.train.max_steps = 0;
+  parts.run.resume = "true";
+  fit(1, parts);
+  EXPECT_EQ(steps("parts"), (std::vector<std::int64_t>{2, 3, 4, 6, 8, 9}));
+}
+
+TEST_F(ValidationRun, ALimitHoldsForAllButTheLast) {
+  for (const int ranks : {1, 3}) {
+    Config run = config("run");
+    run.validate.every = "4";
+    run.validate.limit = 100;
+    fit(ranks, run);
+    const auto lines = validations_of(root_ / "run");
+    ASSERT_EQ(lines.size(), 3U);
+    EXPECT_EQ(lines[0]["test_samples"], 100);
+    EXPECT_EQ(lines[1]["test_samples"], 100);
+    EXPECT_EQ(lines[2]["test_samples"], 511);
+    fs::remove_all(root_ / "run");
+  }
+}
+
+// The mistake is told before the first step.
+TEST_F(ValidationRun, IsTriedOutBeforeTheFirstStep) {
+  Config run = config("run");
+  run.validate.sanity = 2;
+  const Prepare small = [](int, SmallTask& task, TrainerOptions&) { task.samples_a_score = 10; };
+  fit(3, run, small);
+  EXPECT_THAT(output_, HasSubstr("validation tried out on 60 test samples"));
+  EXPECT_EQ(validations_of(root_ / "run").size(), 3U);
+  fit(1, config("usual"));
+  EXPECT_EQ(losses("run").size(), losses("usual").size());
+  run.run.resume = "true";
+  run.train.epochs = 4;
+  fit(2, run, small);
+  EXPECT_THAT(output_, Not(HasSubstr("tried out")));
+}
+
+TEST_F(ValidationRun, AWordThatIsNoDurationIsRefused) {
+  Config run = config("run");
+  run.validate.every = "2 weeks";
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("validate.every is no number of steps, epochs or time"));
+}
+
+}  // namespace
+}  // namespace reigen::train
