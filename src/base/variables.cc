@@ -18,8 +18,8 @@ constexpr std::string_view kPrefix = "REIGEN_";
 // The others are for the build and its tests.
 constexpr std::array kOthers = {"REIGEN_RUN_",   "REIGEN_TRAIN_",    "REIGEN_OPTIM_", "REIGEN_DATA_",
                                 "REIGEN_MODEL_", "REIGEN_PARALLEL_", "REIGEN_MESH_",  "REIGEN_CHECKPOINT_",
-                                "REIGEN_LOG_",   "REIGEN_VALIDATE_", "REIGEN_TEST_",  "REIGEN_FILES_",
-                                "REIGEN_TORCH",  "REIGEN_NCCL",      "REIGEN_MPI"};
+                                "REIGEN_LOG_",   "REIGEN_VALIDATE_", "REIGEN_STOP_",  "REIGEN_TEST_",
+                                "REIGEN_FILES_", "REIGEN_TORCH",     "REIGEN_NCCL",   "REIGEN_MPI"};
 
 // Variables with the prefix REIGEN_COMM_ that only recipes read. The other variables with this prefix are in
 // environment::table().

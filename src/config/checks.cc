@@ -214,6 +214,12 @@ void require_consistent(const Config& config) {
   check_graph(config.train);
   check_parallel(config);
   parse_duration("validate.every", config.validate.every);
+  const StopConfig usual;
+  const StopConfig& stop = config.stop;
+  const bool is_set =
+      stop.mode != usual.mode || stop.patience != usual.patience || stop.min_delta != 0 || stop.threshold;
+  refuse({{is_set && stop.monitor.empty(), "stop.mode, patience, min_delta and threshold need stop.monitor",
+           "set stop.monitor, for example to test_loss"}});
 }
 
 }  // namespace reigen::config

@@ -132,6 +132,7 @@ std::vector<Field> fields(Config& config) {
   describe(all, config.comm);
   describe(all, config.checkpoint);
   describe(all, config.validate);
+  describe(all, config.stop);
   describe(all, config.log);
   return std::move(all.rows);
 }

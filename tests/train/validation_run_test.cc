@@ -1,5 +1,6 @@
 // When a run validates (validate.every), how much of the test data (validate.limit), and whether it is tried out before
 // the first step (validate.sanity). A run has three epochs of three steps.
+#include "train/loop/early_stop.h"
 #include "train/small_run.h"
 
 namespace reigen::train {
@@ -87,6 +88,90 @@ TEST_F(ValidationRun, IsTriedOutBeforeTheFirstStep) {
   run.train.epochs = 4;
   fit(2, run, small);
   EXPECT_THAT(output_, Not(HasSubstr("tried out")));
+}
+
+// The loss of the test data grows, as training data say something else: the run ends after `patience` validations.
+TEST_F(ValidationRun, EndsWhenAFigureNoLongerImproves) {
+  const auto contrary = [](int, SmallTask& task, TrainerOptions&) {
+    const at::Tensor input = at::empty({60, 6}, at::kDouble);
+    nn::fill_uniform(input, "contrary", 11, 1.0);
+    task.held_out = data::in_memory(input, input.narrow(1, 0, 4).argmin(1), "contrary");
+  };
+  for (const int ranks : {1, 3}) {
+    Config run = config("run");
+    run.train.epochs = 10;
+    run.optim.lr = 0.1;
+    run.validate.every = "2";
+    run.stop.monitor = "test_loss";
+    run.stop.patience = 3;
+    fit(ranks, run, contrary);
+    const auto lines = validations_of(root_ / "run");
+    // The first validation is the best one. Three more, and the one at the end.
+    EXPECT_EQ(steps("run"), (std::vector<std::int64_t>{2, 4, 6, 8, 8}));
+    EXPECT_THAT(output_, HasSubstr("the training ends after step 8: test_loss was not better than"));
+    EXPECT_TRUE(fs::exists(root_ / "run" / "model.safetensors"));
+
+    // A run that is resumed in between counts the validations before.
+    Config parts = run;
+    parts.run.dir = (root_ / "parts").string();
+    parts.train.max_steps = 5;
+    fit(ranks, parts, contrary);
+    parts.train.max_steps = 0;
+    parts.run.resume = "true";
+    fit(ranks, parts, contrary);
+    EXPECT_THAT(output_, HasSubstr("the training ends after step "));
+    EXPECT_LE(losses("parts").size(), 8U);
+    // A run that has ended so does not begin again.
+    run.run.resume = "true";
+    fit(ranks, run, contrary);
+    EXPECT_THAT(output_, HasSubstr("already finished"));
+    EXPECT_EQ(losses("run").size(), 8U);
+    fs::remove_all(root_ / "run");
+    fs::remove_all(root_ / "parts");
+  }
+}
+
+TEST_F(ValidationRun, EndsWhenAThresholdIsReached) {
+  Config run = config("run");
+  run.validate.every = "1";
+  run.stop.monitor = "test_accuracy";
+  run.stop.mode = "max";
+  run.stop.threshold = 0.0;
+  fit(2, run);
+  EXPECT_EQ(steps("run"), (std::vector<std::int64_t>{1, 1}));
+  EXPECT_THAT(output_, HasSubstr("the training ends after step 1: test_accuracy has reached 0"));
+}
+
+TEST_F(ValidationRun, AFigureThatIsNotThereIsRefused) {
+  Config run = config("run");
+  run.validate.sanity = 1;
+  run.stop.monitor = "test_acuracy";
+  EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, AllOf(HasSubstr("stop.monitor names no figure of the validation"),
+                                   HasSubstr("did you mean test_accuracy?")));
+  EXPECT_FALSE(fs::exists(root_ / "run" / "config.toml"));
+  run.stop.monitor = "";
+  run.stop.patience = 7;
+  EXPECT_EQ(failure(1, run), ExitCode::kConfiguration);
+}
+
+TEST(EarlyStop, CountsAndComparesAsItSays) {
+  config::StopConfig config{.monitor = "x", .mode = "max", .patience = 2, .min_delta = 0.1};
+  EarlyStop stop(config);
+  EXPECT_EQ(stop.reason(), "");
+  for (const double value : {double{NAN}, 0.5, 0.55, 0.7, 0.75}) {
+    stop.note(value);
+    EXPECT_EQ(stop.reason(), "") << value;
+  }
+  stop.note(0.79);
+  EXPECT_EQ(stop.reason(), "x was not better than 0.7 in 2 validations");
+  stop.note(0.9);
+  EXPECT_EQ(stop.reason(), "");
+  EarlyStop never_better({.monitor = "x", .patience = 2});
+  never_better.note(NAN);
+  EXPECT_EQ(never_better.reason(), "");
+  never_better.note(NAN);
+  EXPECT_NE(never_better.reason(), "");
 }
 
 TEST_F(ValidationRun, AWordThatIsNoDurationIsRefused) {

@@ -264,6 +264,22 @@ inline void describe(Fields& fields, ValidateConfig& o) {
              "batches that each rank scores before the first step, so that a mistake there is found at once");
 }
 
+struct StopConfig {
+  std::string monitor = {};
+  std::string mode = "min";
+  std::int64_t patience = 3;
+  double min_delta = 0;
+  std::optional<double> threshold = {};
+};
+inline void describe(Fields& fields, StopConfig& o) {
+  fields.section = "stop";
+  fields.add("monitor", o.monitor, "end when this figure of validations stops improving: test_loss; empty: never");
+  fields.add("mode", o.mode, {"min", "max"}, "with stop.monitor: whether less or more is better");
+  fields.add("patience", o.patience, at_least(1).up_to(1e9), "with stop.monitor: validations without a better value");
+  fields.add("min_delta", o.min_delta, at_least(0), "with stop.monitor: by how much a value must be better");
+  fields.add("threshold", o.threshold, Range{}, "with stop.monitor: end as soon as a validation reaches this value");
+}
+
 struct LogConfig {
   bool tensorboard = true;
 };
@@ -283,6 +299,7 @@ struct Config {
   CommConfig comm = {};
   CheckpointConfig checkpoint = {};
   ValidateConfig validate = {};
+  StopConfig stop = {};
   LogConfig log = {};
 };
 

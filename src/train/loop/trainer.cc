@@ -175,6 +175,7 @@ void Trainer::Impl::begin() {
                  run.world, [&] { return available_on(run.device); });
     model.parallel().gather_weights();
   }
+  validation.begin();
   std::vector<std::pair<std::string, std::string>> copied = run.task.files();
   if (run.config.mesh.pp > 1 && is_file(run.config.mesh.schedule))
     copied.emplace_back("schedule.txt", run.config.mesh.schedule);
@@ -185,6 +186,7 @@ void Trainer::Impl::begin() {
               .metadata = data.metadata(),
               .files = copied},
              lines);
+  validation.remember(files.directory() / "metrics.jsonl");
   if (run.rollbacks == 0 && run.done < run.total) checkpoints.look_at_room();
 }
 
@@ -208,7 +210,6 @@ void Trainer::Impl::begin_progress() {
 
 // Returns false if the run is to go on from an earlier checkpoint.
 bool Trainer::Impl::train() {
-  validation.begin();
   run.task.module().train();
   checkpoints.prepare();
   try {

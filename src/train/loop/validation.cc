@@ -2,13 +2,19 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/text.h"
 #include "data/complete.h"
+#include "reigen/base/error.h"
 #include "reigen/data/sampler.h"
 #include "train/model/device.h"
 #include "train/model/precision.h"
@@ -19,6 +25,19 @@ namespace reigen::train {
 namespace {
 
 constexpr std::int64_t kCallsTogether = 16;  // number of forwards between two checks for a request to stop
+
+double figure_of(const std::vector<std::pair<std::string, double>>& figures, const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& [key, value] : figures) {
+    if (key == name) return value;
+    known.push_back(key);
+  }
+  const std::string near = base::nearest(name, known);
+  throw common(InvalidArgument(Report{.what = "stop.monitor names no figure of the validation",
+                                      .got = name,
+                                      .expected = fmt::format("{}", fmt::join(known, ", ")),
+                                      .fix = near.empty() ? "choose one of these" : "did you mean " + near + "?"}));
+}
 
 }  // namespace
 
@@ -132,6 +151,7 @@ void Validation::begin() {
   const std::int64_t batches = run_.config.validate.sanity;
   if (batches == 0 || run_.done > 0 || run_.rollbacks > 0) return;
   const Scores scores = score_all(batches * run_.task.score_batch() * run_.data.size(), false);
+  if (early_stop_.is_on()) figure_of(figures_of(scores), early_stop_.monitor());  // throws if there is no such figure
   run_.say(fmt::format("validation tried out on {} test samples: {}", scores.count, run_.task.describe(scores)));
 }
 
@@ -146,7 +166,44 @@ void Validation::score_epoch(std::int64_t epoch) {
   if (run_.stop) return run_.say(prefix + "validation broken off");
   note(scores, epoch);
   run_.say(prefix + run_.task.describe(scores));
+  if (early_stop_.is_on()) {
+    early_stop_.note(figure_of(figures_of(scores), early_stop_.monitor()));
+    if (const std::string reason = early_stop_.reason(); !reason.empty()) {
+      run_.total = run_.done;
+      run_.say(fmt::format("the training ends after step {}: {}", run_.done, reason));
+    }
+  }
   run_.console.exclude(Progress::Clock::now() - started);
+}
+
+// The figures of a validation, under their names in metrics.jsonl.
+std::vector<std::pair<std::string, double>> Validation::figures_of(const Scores& scores) const {
+  std::vector<std::pair<std::string, double>> all{{"test_loss", scores.loss()}};
+  if (const auto accuracy = scores.accuracy()) all.emplace_back("test_accuracy", *accuracy);
+  for (auto& figure : run_.task.more_figures(scores)) all.push_back(std::move(figure));
+  return all;
+}
+
+void Validation::remember(const std::filesystem::path& metrics) {
+  if (!early_stop_.is_on()) return;
+  early_stop_ = EarlyStop(run_.config.stop);
+  std::vector<double> values;
+  if (run_.is_first() && run_.done > 0) {
+    std::ifstream in(metrics);
+    for (std::string line; std::getline(in, line);) {
+      const auto json = nlohmann::json::parse(line, nullptr, false);
+      if (!json.is_object() || json.contains("loss") || !json.contains(early_stop_.monitor())) continue;
+      const auto& value = json[early_stop_.monitor()];
+      values.push_back(value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  auto count = static_cast<std::int64_t>(values.size());
+  run_.world.broadcast(&count, 1, DataType::kInt64, 0, {.tag = "earlier validations"});
+  values.resize(static_cast<std::size_t>(count));
+  if (count > 0)
+    run_.world.broadcast(values.data(), values.size(), DataType::kFloat64, 0, {.tag = "earlier validations"});
+  for (const double value : values) early_stop_.note(value);
+  if (!early_stop_.reason().empty()) run_.total = run_.done;  // the run had ended so
 }
 
 void Validation::note(const Scores& scores, std::int64_t epoch) {

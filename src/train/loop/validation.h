@@ -3,13 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "reigen/train/task.h"
 #include "train/files/step_lines.h"
 #include "train/loop/cadence.h"
+#include "train/loop/early_stop.h"
 #include "train/model/trained_model.h"
 #include "train/run/run.h"
 #include "train/start/run_data.h"
@@ -32,8 +36,11 @@ class Validation {
   // Collective. Scores the model in the middle of a run, shows the score to the user and writes it to metrics.jsonl.
   // Stops early if a rank requests a stop. A scheduler may send its signal only two minutes before it ends the job, and
   // a long validation would use up this time. An unfinished validation can be repeated later.
-  // At most validate.limit samples are scored.
+  // At most validate.limit samples are scored. If stop.monitor has stopped improving, run.total becomes run.done.
   void score_epoch(std::int64_t epoch);
+  // Collective. Notes what the validations before the checkpoint of a resumed run gave, from its metrics.jsonl, for
+  // stop.monitor. If the training had ended by it, run.total becomes run.done.
+  void remember(const std::filesystem::path& metrics);
   // Writes the score to metrics.jsonl.
   void note(const Scores& scores, std::int64_t epoch);
 
@@ -44,6 +51,7 @@ class Validation {
   Scores score_some(const std::vector<std::int64_t>& indices);
   void score_in_stages(std::int64_t first, std::int64_t calls, const IndicesOf& indices_of,
                        const std::function<void(const Scores&)>& add);
+  std::vector<std::pair<std::string, double>> figures_of(const Scores& scores) const;
   data::Samples samples_of(const std::vector<std::int64_t>& indices);
   std::int64_t calls(std::int64_t samples) const;
   bool hears_of_stop();
@@ -53,6 +61,7 @@ class Validation {
   TrainedModel& model_;
   StepLines& lines_;
   std::optional<Cadence> cadence_;
+  EarlyStop early_stop_{run_.config.stop};
 };
 
 }  // namespace reigen::train
