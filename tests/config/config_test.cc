@@ -137,6 +137,14 @@ TEST_F(ConfigTest, TheVariableOfEveryFieldIsKnown) {
   }
 }
 
+TEST_F(ConfigTest, DurationsAndWhatNeedsAMonitorAreChecked) {
+  EXPECT_EQ(failure_of({"--validate.every", "2 weeks"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--stop.patience", "7"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(read({"--stop.patience", "7", "--stop.monitor", "test_loss", "--validate.every", "0.5 epochs"})
+                .config.stop.patience,
+            7);
+}
+
 TEST_F(ConfigTest, HelpFitsATerminal) {
   std::istringstream help(help_text(Config{}));
   for (std::string line; std::getline(help, line);) EXPECT_LT(line.size(), 80U) << line;

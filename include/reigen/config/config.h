@@ -18,6 +18,7 @@
 #include "reigen/config/mesh.h"
 #include "reigen/config/optimizers.h"
 #include "reigen/config/strategies.h"
+#include "reigen/config/validation.h"
 
 namespace reigen::config {
 
@@ -249,35 +250,6 @@ inline void describe(Fields& fields, CheckpointConfig& o) {
   fields.add("every_steps", o.every_steps, at_least(0), "steps between checkpoints; 0: only at a stop and at the end");
   fields.add("keep", o.keep, at_least(1).up_to(1e6), "number of newest checkpoints that are kept");
   fields.add("asynchronous", o.asynchronous, "write during the next steps; needs memory for a copy of the state");
-}
-
-struct ValidateConfig {
-  std::string every = "1 epoch";
-  std::int64_t limit = 0;
-  std::int64_t sanity = 0;
-};
-inline void describe(Fields& fields, ValidateConfig& o) {
-  fields.section = "validate";
-  fields.add("every", o.every, "how often, besides at the end: 500 (steps), 0.25 epochs, 30 min");
-  fields.add("limit", o.limit, at_least(0), "test samples in each of these validations; 0: all. The last has all");
-  fields.add("sanity", o.sanity, at_least(0).up_to(1e6),
-             "batches that each rank scores before the first step, so that a mistake there is found at once");
-}
-
-struct StopConfig {
-  std::string monitor = {};
-  std::string mode = "min";
-  std::int64_t patience = 3;
-  double min_delta = 0;
-  std::optional<double> threshold = {};
-};
-inline void describe(Fields& fields, StopConfig& o) {
-  fields.section = "stop";
-  fields.add("monitor", o.monitor, "end when this figure of validations stops improving: test_loss; empty: never");
-  fields.add("mode", o.mode, {"min", "max"}, "with stop.monitor: whether less or more is better");
-  fields.add("patience", o.patience, at_least(1).up_to(1e9), "with stop.monitor: validations without a better value");
-  fields.add("min_delta", o.min_delta, at_least(0), "with stop.monitor: by how much a value must be better");
-  fields.add("threshold", o.threshold, Range{}, "with stop.monitor: end as soon as a validation reaches this value");
 }
 
 struct LogConfig {

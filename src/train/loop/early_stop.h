@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "reigen/config/config.h"
+#include "reigen/config/validation.h"
 
 namespace reigen::train {
 
