@@ -81,9 +81,11 @@ TEST(EventFile, DamageEndsTheFile) {
 }
 
 TEST(EventFile, NamesAreKnown) {
-  EXPECT_TRUE(event_file_name(1764412345.6).starts_with("events.out.tfevents.1764412345."));
-  EXPECT_TRUE(is_event_file_name(event_file_name(1)));
-  EXPECT_FALSE(is_event_file_name("events.out.tfevents.1764412345.host.1.0"));
+  EXPECT_TRUE(event_file_name(1764412345.6, "mine").starts_with("events.out.tfevents.1764412345."));
+  EXPECT_TRUE(is_event_file_name(event_file_name(1, "mine"), "mine"));
+  EXPECT_FALSE(is_event_file_name(event_file_name(1, "mine"), "run"));
+  EXPECT_FALSE(is_event_file_name("events.out.tfevents.1764412345.host.1.0", "mine"));
+  EXPECT_NE(event_file_name(1, "mine"), event_file_name(1, "mine"));
 }
 
 }  // namespace

@@ -26,7 +26,9 @@ class SummaryTest : public TrainerTest {
   std::vector<fs::path> boards_in(const std::string& directory) const {
     std::vector<fs::path> found;
     for (const auto& entry : fs::directory_iterator(root_ / directory)) {
-      if (format::is_event_file_name(entry.path().filename().string())) found.push_back(entry.path());
+      if (format::is_event_file_name(entry.path().filename().string(), "reigen") ||
+          format::is_event_file_name(entry.path().filename().string(), "run"))
+        found.push_back(entry.path());
     }
     return found;
   }
@@ -62,7 +64,7 @@ TEST_F(SummaryTest, AFileGoesOnAfterAStep) {
     board.hparams_end(true, 5);
   }
   {
-    SummaryWriter board(root_ / "mine", 3);
+    SummaryWriter board(root_ / "mine", {.keep_steps = 3});
     EXPECT_FALSE(board.is_new());
     board.scalar("loss", 7, 4);
   }
@@ -71,7 +73,7 @@ TEST_F(SummaryTest, AFileGoesOnAfterAStep) {
   EXPECT_EQ(points[2].first, 3);
   EXPECT_EQ(points[3], (std::pair<std::int64_t, double>(4, 7)));
   // The end of the first session is not kept, even of a step that is.
-  SummaryWriter(root_ / "mine", 5).scalar("loss", 8, 6);
+  SummaryWriter(root_ / "mine", {.keep_steps = 5}).scalar("loss", 8, 6);
   EXPECT_THAT(records("mine"), Not(::testing::Contains(HasSubstr("session_end_info"))));
 }
 
@@ -160,6 +162,31 @@ TEST_F(SummaryTest, ARunsCurvesAreThoseOfItsMetrics) {
     EXPECT_EQ(records(parts), records(whole));
     EXPECT_EQ(curve(parts, "train/loss"), loss);
   }
+}
+
+// A program's own curves in the run's directory are not the run's.
+TEST_F(SummaryTest, TheFileOfTheUserIsLeftAlone) {
+  SummaryWriter mine(root_ / "run"), another(root_ / "run");
+  EXPECT_NE(mine.path(), another.path());
+  mine.scalar("mine", 1, 7);
+  mine.flush();
+  const std::string before = read_file(mine.path());
+  Config run = config("run");
+  run.checkpoint.every_steps = 3;
+  fit(2, run);
+  run.run.resume = "true";
+  run.train.epochs = 4;
+  fit(2, run);
+  EXPECT_EQ(read_file(mine.path()), before);
+  EXPECT_EQ(boards_in("run").size(), 3U);
+}
+
+// A run goes on without curves if they cannot be written.
+TEST_F(SummaryTest, ABoardThatCannotBeOpenedIsToldAndTheRunGoesOn) {
+  fs::create_directories(root_ / "run" / (format::event_file_name(1, "run")));  // a folder of this name
+  fit(2, config("run"));
+  EXPECT_THAT(output_, HasSubstr("TensorBoard gets nothing more of this run"));
+  EXPECT_EQ(losses("run").size(), 9U);
 }
 
 TEST_F(SummaryTest, WithoutTensorBoardThereIsNoFile) {

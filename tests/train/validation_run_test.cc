@@ -57,6 +57,8 @@ TEST_F(ValidationRun, AResumedRunValidatesAfterTheSameSteps) {
   parts.run.resume = "true";
   fit(1, parts);
   EXPECT_EQ(steps("parts"), (std::vector<std::int64_t>{2, 3, 4, 6, 8, 9}));
+  EXPECT_EQ(losses("parts").size(), losses("whole").size());
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_NEAR(losses("parts")[i], losses("whole")[i], 1e-9) << i;
 }
 
 TEST_F(ValidationRun, ALimitHoldsForAllButTheLast) {
@@ -82,12 +84,43 @@ TEST_F(ValidationRun, IsTriedOutBeforeTheFirstStep) {
   fit(3, run, small);
   EXPECT_THAT(output_, HasSubstr("validation tried out on 60 test samples"));
   EXPECT_EQ(validations_of(root_ / "run").size(), 3U);
-  fit(1, config("usual"));
-  EXPECT_EQ(losses("run").size(), losses("usual").size());
+  fit(3, config("usual"));
+  EXPECT_EQ(losses("run"), losses("usual"));
+  EXPECT_EQ(model("run"), model("usual"));
   run.run.resume = "true";
   run.train.epochs = 4;
   fit(2, run, small);
   EXPECT_THAT(output_, Not(HasSubstr("tried out")));
+}
+
+// The weights that ranks gather for initial.safetensors are there after the trial.
+TEST_F(ValidationRun, TheInitialWeightsAreSavedAfterTheTrial) {
+  backend_ = "tcp";
+  Config run = config("usual");
+  run.run.save_initial = true;
+  run.parallel.shard = "parameters";
+  fit(2, run);
+  run.run.dir = (root_ / "run").string();
+  run.validate.sanity = 1;
+  fit(2, run);
+  EXPECT_EQ(read_file(root_ / "run" / "initial.safetensors"), read_file(root_ / "usual" / "initial.safetensors"));
+}
+
+// More data in a resumed run: validations are at the ends of the new epochs.
+TEST_F(ValidationRun, EpochsAreThoseOfTheData) {
+  Config run = config("run");
+  run.train.max_steps = 4;
+  fit(1, run);
+  run.train.max_steps = 0;
+  run.train.epochs = 4;
+  run.run.resume = "true";
+  run.data.may_differ = true;
+  fit(1, run, [](int, SmallTask& task, TrainerOptions&) { task.data = made_data(97 * 2, at::kDouble, "train"); });
+  const auto found = steps("run");
+  ASSERT_GE(found.size(), 3U);
+  EXPECT_EQ(found[0], 3);
+  EXPECT_EQ(found[1], 4);  // the end of the first start
+  EXPECT_EQ(found[2], 6);  // the epoch of step 4 began anew, and has two steps now
 }
 
 // The loss of the test data grows, as training data say something else: the run ends after `patience` validations.
@@ -102,6 +135,7 @@ TEST_F(ValidationRun, EndsWhenAFigureNoLongerImproves) {
     run.train.epochs = 10;
     run.optim.lr = 0.1;
     run.validate.every = "2";
+    run.validate.limit = 40;
     run.stop.monitor = "test_loss";
     run.stop.patience = 3;
     fit(ranks, run, contrary);
@@ -124,7 +158,7 @@ TEST_F(ValidationRun, EndsWhenAFigureNoLongerImproves) {
     // A run that has ended so does not begin again.
     run.run.resume = "true";
     fit(ranks, run, contrary);
-    EXPECT_THAT(output_, HasSubstr("already finished"));
+    EXPECT_THAT(output_, HasSubstr("already finished: test_loss was not better than"));
     EXPECT_EQ(losses("run").size(), 8U);
     fs::remove_all(root_ / "run");
     fs::remove_all(root_ / "parts");

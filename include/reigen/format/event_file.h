@@ -27,10 +27,11 @@ namespace reigen::format {
 // The CRC32C (Castagnoli) of `data`.
 std::uint32_t crc32c(std::string_view data);
 
-// "events.out.tfevents.1764412345.host.4711.reigen": seconds since 1970, the machine and the process.
-std::string event_file_name(double wall_time);
-// Whether a file has such a name, with the ending ".reigen".
-bool is_event_file_name(std::string_view name);
+// "events.out.tfevents.1764412345.host.4711.2.reigen": seconds since 1970, the machine, the process, the number of such
+// names in this process before, and the ending.
+std::string event_file_name(double wall_time, std::string_view ending);
+// Whether a file has such a name, with this ending.
+bool is_event_file_name(std::string_view name, std::string_view ending);
 
 // When an event was: seconds since 1970, and the number of the step.
 struct EventTime {

@@ -3,7 +3,8 @@
 //   step, epoch, loss, lr, samples_per_s, step_ms, data_ms, forward_ms, backward_ms, comm_exposed_ms, optimizer_ms,
 //   time, then grad_norm if the norm of the gradients was computed, then skipped (true) if the step was skipped
 // The line of a validation comes after the line of the last step before the validation. It has these keys:
-//   step, epoch, test_loss, test_accuracy, test_samples, the figures that the task adds, time
+//   step, epoch, test_loss, test_accuracy, test_samples, the figures that the task adds, time, at_end (true) if it is
+//   the validation at the end of the run
 // Losses are written with as many digits as identify the number, and as null if they are not finite. Lines are written
 // to the file at least once a second. While the disk is full, the lines are kept in memory. Thread rule: a writer
 // belongs to one thread.
@@ -43,6 +44,7 @@ struct ValidationMetrics {
   std::optional<double> test_accuracy = {};  // 0 to 1
   std::int64_t test_samples = 0;
   std::vector<std::pair<std::string, double>> more = {};  // from Task::more_figures
+  bool at_end = false;                                    // the validation at the end of the run
   double time = 0;
 };
 

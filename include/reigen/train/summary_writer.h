@@ -31,12 +31,17 @@ namespace reigen::train {
 
 class AppendedFile;
 
+struct SummaryOptions {
+  // Go on in the newest file of this `name` in the folder, if there is one: keep the records up to this step, and cut
+  // off the others, so that a resumed run has no step twice. If it is not set, a new file begins.
+  std::optional<std::int64_t> keep_steps = {};
+  std::string name = "reigen";  // the file's name ends with it; a trainer's file with "run"
+};
+
 class SummaryWriter {
  public:
-  // Begins a new file in `directory`, which is created if it is missing. With `keep_steps` it goes on in the newest
-  // file that a SummaryWriter has made there, if there is one: it keeps the records up to this step and cuts off the
-  // others, so that a resumed run has no step twice. Throws IoError.
-  explicit SummaryWriter(const std::filesystem::path& directory, std::optional<std::int64_t> keep_steps = {});
+  // `directory` is created if it is missing. Throws IoError.
+  explicit SummaryWriter(const std::filesystem::path& directory, const SummaryOptions& options = {});
   ~SummaryWriter();                              // writes the remaining records; errors are lost, so call flush() first
   SummaryWriter(const SummaryWriter&) = delete;  // two writers would mix their records
   SummaryWriter& operator=(const SummaryWriter&) = delete;

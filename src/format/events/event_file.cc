@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <optional>
 
@@ -166,15 +167,16 @@ std::uint32_t crc32c(std::string_view data) {
   return ~crc;
 }
 
-std::string event_file_name(double wall_time) {
+std::string event_file_name(double wall_time, std::string_view ending) {
+  static std::atomic<int> number = 0;
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '-';
-  return fmt::format("events.out.tfevents.{:010}.{}.{}.reigen", static_cast<std::int64_t>(wall_time), host.data(),
-                     ::getpid());
+  return fmt::format("events.out.tfevents.{:010}.{}.{}.{}.{}", static_cast<std::int64_t>(wall_time), host.data(),
+                     ::getpid(), number++, ending);
 }
 
-bool is_event_file_name(std::string_view name) {
-  return name.starts_with("events.out.tfevents.") && name.ends_with(".reigen");
+bool is_event_file_name(std::string_view name, std::string_view ending) {
+  return name.starts_with("events.out.tfevents.") && name.ends_with(fmt::format(".{}", ending));
 }
 
 std::string first_event(double wall_time) {

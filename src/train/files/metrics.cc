@@ -85,7 +85,9 @@ std::string to_json_line(const ValidationMetrics& m) {
   if (m.test_accuracy) line += fmt::format(",\"test_accuracy\":{}", json_number(*m.test_accuracy));
   line += fmt::format(",\"test_samples\":{}", m.test_samples);
   for (const auto& [key, value] : m.more) line += fmt::format(",{}:{}", nlohmann::json(key).dump(), json_number(value));
-  return line + of_time(m.time) + "}\n";
+  line += of_time(m.time);
+  if (m.at_end) line += ",\"at_end\":true";
+  return line + "}\n";
 }
 
 double seconds_since_1970() {

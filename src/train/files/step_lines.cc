@@ -79,7 +79,13 @@ void StepLines::open_order(const std::filesystem::path& path, const data::Sample
 void StepLines::open_metrics(const std::filesystem::path& path, std::int64_t done) { metrics_.emplace(path, done); }
 
 void StepLines::open_board(const std::filesystem::path& directory, const Config& config, std::int64_t done) {
-  board_ = std::make_unique<SummaryWriter>(directory, done);
+  try {
+    // A run that begins anew has nothing to keep.
+    board_ =
+        std::make_unique<SummaryWriter>(directory, SummaryOptions{.keep_steps = done > 0 ? done : -1, .name = "run"});
+  } catch (const Error& error) {
+    return drop_board(error);
+  }
   if (!board_->is_new()) return;
   write_board([&](SummaryWriter& board) {
     board.text("config", "```toml\n" + to_toml(config) + "```\n", 0);
@@ -88,10 +94,8 @@ void StepLines::open_board(const std::filesystem::path& directory, const Config&
 }
 
 void StepLines::note_success(std::int64_t step) {
-  write_board([&](SummaryWriter& board) {
-    board.hparams_end(true, step);
-    board.flush();
-  });
+  write_board([&](SummaryWriter& board) { board.hparams_end(true, step); });
+  flush_board();
 }
 
 // A run is worth more than its curves: an error is told, and the run goes on.
@@ -99,12 +103,22 @@ void StepLines::write_board(const std::function<void(SummaryWriter& board)>& bod
   if (!board_) return;
   try {
     body(*board_);
-  } catch (const IoError& error) {
-    if (board_->trouble().empty()) throw;  // not an error of this file
-    if (told_board_) return;
-    told_board_ = true;
-    console_.say(fmt::format("warning: {}; TensorBoard may miss steps", error.what()));
+  } catch (const Error& error) {
+    drop_board(error);
   }
+}
+
+void StepLines::flush_board() {
+  try {
+    if (board_) board_->flush();
+  } catch (const IoError&) {
+    tell_trouble();  // the records are kept and tried again
+  }
+}
+
+void StepLines::drop_board(const Error& error) {
+  board_.reset();
+  console_.say(fmt::format("warning: {}; TensorBoard gets nothing more of this run", error.what()));
 }
 
 void StepLines::close() {
@@ -129,7 +143,7 @@ void StepLines::write(const ValidationMetrics& metrics) {
 }
 
 void StepLines::flush() {
-  write_board([](SummaryWriter& board) { board.flush(); });
+  flush_board();
   if (metrics_) metrics_->flush();
   if (order_) order_->flush();
 }
@@ -143,7 +157,7 @@ void StepLines::flush_what_can_be() {
 }
 
 void StepLines::tell_trouble() {
-  const std::string& trouble = metrics_->trouble();
+  const std::string trouble = !metrics_->trouble().empty() || !board_ ? metrics_->trouble() : board_->trouble();
   if (trouble == told_trouble_) return;
   told_trouble_ = trouble;
   if (!trouble.empty()) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "reigen/base/error.h"
 #include "reigen/data/sampler.h"
 #include "reigen/train/config.h"
 #include "reigen/train/metrics.h"
@@ -29,8 +30,8 @@ class StepLines {
   // Opens metrics.jsonl and keeps the lines of the steps up to `done`. Throws IoError, and DataError if the file is not
   // empty but lacks the line of step `done`.
   void open_metrics(const std::filesystem::path& path, std::int64_t done);
-  // Opens the file for TensorBoard in `directory` and keeps what it has of the steps up to `done`. A new file begins
-  // with the options of `config`. Throws IoError.
+  // Opens the run's file for TensorBoard in `directory` and keeps what it has of the steps up to `done`. A new file
+  // begins with the options of `config`. If that is not possible, rank 0 tells the user, and there is no such file.
   void open_board(const std::filesystem::path& directory, const Config& config, std::int64_t done);
   // The file for TensorBoard that this start has made; empty if there is none.
   std::filesystem::path new_board() const {
@@ -51,13 +52,14 @@ class StepLines {
  private:
   void tell_trouble();
   void write_board(const std::function<void(SummaryWriter& board)>& body);
+  void flush_board();
+  void drop_board(const Error& error);
 
   Console& console_;
   std::optional<MetricsWriter> metrics_;
   std::optional<AppendedFile> order_;
   std::unique_ptr<SummaryWriter> board_;
   std::string told_trouble_;
-  bool told_board_ = false;
 };
 
 }  // namespace reigen::train

@@ -18,14 +18,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The newest event file that a SummaryWriter has made in the folder; empty if there is none.
-fs::path newest_file(const fs::path& directory) {
+// The newest event file of this name in the folder; empty if there is none.
+fs::path newest_file(const fs::path& directory, const std::string& name) {
   fs::path newest;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    if (!format::is_event_file_name(entry.path().filename().string())) continue;
-    if (newest.empty() || newest.filename() < entry.path().filename()) newest = entry.path();
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    if (!format::is_event_file_name(entry->path().filename().string(), name)) continue;
+    if (newest.empty() || newest.filename() < entry->path().filename()) newest = entry->path();
   }
+  if (error) throw IoError(fmt::format("cannot read the folder {}: {}", directory.string(), error.message()));
   return newest;
+}
+
+fs::path new_file(const fs::path& directory, const std::string& name, double now) {
+  for (;;) {
+    fs::path path = directory / format::event_file_name(now, name);
+    std::error_code ignored;
+    if (!fs::exists(fs::symlink_status(path, ignored))) return path;
+  }
 }
 
 // Limits that grow by a tenth: of both signs, from 1e-12 to 1e20, and the largest number at each end.
@@ -128,17 +138,17 @@ format::EventTime now_at(std::int64_t step) { return {.wall_time = seconds_since
 
 }  // namespace
 
-SummaryWriter::SummaryWriter(const fs::path& directory, std::optional<std::int64_t> keep_steps) {
+SummaryWriter::SummaryWriter(const fs::path& directory, const SummaryOptions& options) {
   std::error_code error;
   fs::create_directories(directory, error);
   if (error) throw IoError(fmt::format("cannot make the folder {}: {}", directory.string(), error.message()));
   const double now = seconds_since_1970();
-  if (keep_steps) path_ = newest_file(directory);
+  if (options.keep_steps) path_ = newest_file(directory, options.name);
   if (path_.empty()) {
-    path_ = directory / format::event_file_name(now);
+    path_ = new_file(directory, options.name, now);
     file_ = std::make_unique<AppendedFile>(path_);
   } else {
-    const std::int64_t last = *keep_steps;
+    const std::int64_t last = *options.keep_steps;
     std::size_t length = 0;
     file_ = std::make_unique<AppendedFile>(path_, [&](std::string_view content) {
       length = format::read_events(

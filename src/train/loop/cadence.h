@@ -12,23 +12,31 @@
 
 namespace reigen::train {
 
+// A step in the passes over the training data.
+struct InEpoch {
+  std::int64_t epoch = 0;  // counted from 0
+  std::int64_t begin = 0;  // samples of the epoch before the step
+  std::int64_t end = 0;    // and after it
+};
+
 class Cadence {
  public:
-  // `steps_of_epoch`: at least 1.
-  Cadence(const config::Duration& every, std::int64_t steps_of_epoch) : every_(every) {
-    if (every_.unit == config::Duration::Unit::kEpochs) every_.count *= static_cast<double>(steps_of_epoch);
-  }
+  // `samples`: of an epoch, at least 1.
+  Cadence(const config::Duration& every, std::int64_t samples)
+      : every_(every), samples_(static_cast<double>(samples)) {}
 
   // Whether it happens after step `done`. Call it once after each step. Collective for a duration in time, where rank
   // 0's clock decides; it counts from the begin of this start of the run.
-  bool is_due(std::int64_t done, const Communicator& world) {
-    if (every_.unit != config::Duration::Unit::kSeconds) {
-      // The step in which another multiple is reached. A fraction of an epoch may be no whole number of steps.
-      constexpr double kRounding = 1e-9;
-      const auto reached = [&](std::int64_t steps) {
-        return std::floor(static_cast<double>(steps) / every_.count + kRounding);
+  bool is_due(std::int64_t done, const InEpoch& step, const Communicator& world) {
+    constexpr double kRounding = 1e-9;
+    const auto multiples = [&](double count) { return std::floor(count / every_.count + kRounding); };
+    if (every_.unit == config::Duration::Unit::kSteps)
+      return multiples(static_cast<double>(done)) > multiples(static_cast<double>(done - 1));
+    if (every_.unit == config::Duration::Unit::kEpochs) {
+      const auto epochs = [&](std::int64_t samples) {
+        return static_cast<double>(step.epoch) + static_cast<double>(samples) / samples_;
       };
-      return reached(done) > reached(done - 1);
+      return multiples(epochs(step.end)) > multiples(epochs(step.begin));
     }
     const auto now = std::chrono::steady_clock::now();
     std::int32_t due = std::chrono::duration<double>(now - last_).count() >= every_.count ? 1 : 0;
@@ -39,6 +47,7 @@ class Cadence {
 
  private:
   config::Duration every_;
+  double samples_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 

@@ -83,7 +83,7 @@ void Ending::finish() {
 
 void Ending::write_results() {
   test_ = validation_.score();
-  validation_.note(*test_, std::max<std::int64_t>(0, run_.position > 0 ? run_.epoch : run_.epoch - 1));
+  validation_.note(*test_, std::max<std::int64_t>(0, run_.position > 0 ? run_.epoch : run_.epoch - 1), true);
   const Summary summary = summarize();
   std::string text = to_text(summary);
   text.pop_back();

@@ -131,9 +131,11 @@ FitResult Trainer::Impl::fit() {
   FitResult result{.directory = files.directory()};
   result.already_done = files.found() != nullptr && run.done >= run.total;
   if (result.already_done) {
-    run.say(
-        fmt::format("{}: already finished: the checkpoint is of step {}, train.epochs and train.max_steps ask for {}",
-                    run.task.name(), run.done, run.total));
+    run.say(validation.has_ended()
+                ? fmt::format("{}: already finished: {} after step {}", run.task.name(), validation.why(), run.done)
+                : fmt::format(
+                      "{}: already finished: the checkpoint is of step {}, train.epochs and train.max_steps ask for {}",
+                      run.task.name(), run.done, run.total));
   } else {
     begin_progress();
     while (!train()) go_back();
@@ -170,12 +172,12 @@ void Trainer::Impl::begin() {
               .samples_per_step = data.samples_per_step()});
   side_by_side.open(data.loader().global_batch());
   checkpoints.begin();
+  validation.begin(found);
   if (files.saves_initial() && model.gathers()) {
     require_room("the whole model, for run.save_initial,", model.whole_weights(), "leave run.save_initial out",
                  run.world, [&] { return available_on(run.device); });
     model.parallel().gather_weights();
   }
-  validation.begin();
   std::vector<std::pair<std::string, std::string>> copied = run.task.files();
   if (run.config.mesh.pp > 1 && is_file(run.config.mesh.schedule))
     copied.emplace_back("schedule.txt", run.config.mesh.schedule);
@@ -186,7 +188,6 @@ void Trainer::Impl::begin() {
               .metadata = data.metadata(),
               .files = copied},
              lines);
-  validation.remember(files.directory() / "metrics.jsonl");
   if (run.rollbacks == 0 && run.done < run.total) checkpoints.look_at_room();
 }
 
@@ -255,11 +256,11 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
     else
       step(*batch, wait.lap());
     checkpoints.hear();
-    run.position = batch->position;
+    const std::int64_t began = std::exchange(run.position, batch->position);
     const bool ended = run.position >= data.loader().size();
     const std::int64_t every = run.config.checkpoint.every_steps;
     const bool due = every > 0 && run.done % every == 0;
-    const bool validates = validation.is_due();
+    const bool validates = validation.is_due({.epoch = epoch, .begin = began, .end = run.position});
     if (due || validates || ended || run.done == run.total || run.done % Losses::kTogether == 0) losses.add_up_late();
     if (due || validates || ended || run.done == run.total || run.stop) late.finish();
     if (due || run.stop) {

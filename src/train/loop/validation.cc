@@ -11,6 +11,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "data/complete.h"
@@ -146,34 +147,81 @@ std::int64_t Validation::calls(std::int64_t samples) const {
   return most;
 }
 
-void Validation::begin() {
-  cadence_.emplace(config::parse_duration("validate.every", run_.config.validate.every), data_.loader().steps());
-  const std::int64_t batches = run_.config.validate.sanity;
-  if (batches == 0 || run_.done > 0 || run_.rollbacks > 0) return;
+void Validation::begin(const checkpoint::Checkpoint* found) {
+  cadence_.emplace(config::parse_duration("validate.every", run_.config.validate.every), data_.loader().size());
+  early_stop_ = EarlyStop(run_.config.stop);
+  why_.clear();
+  if (early_stop_.is_on() && found != nullptr) remember(found->path().parent_path().parent_path() / "metrics.jsonl");
+  if (has_ended() || run_.rollbacks > 0) return;
+  const bool asks = early_stop_.is_on() && early_stop_.monitor() != "test_loss";
+  const std::int64_t wanted = run_.done == 0 ? run_.config.validate.sanity : 0;
+  const std::int64_t batches = std::max<std::int64_t>(wanted, asks ? 1 : 0);
+  if (batches == 0) return;
   const Scores scores = score_all(batches * run_.task.score_batch() * run_.data.size(), false);
   if (early_stop_.is_on()) figure_of(figures_of(scores), early_stop_.monitor());  // throws if there is no such figure
-  run_.say(fmt::format("validation tried out on {} test samples: {}", scores.count, run_.task.describe(scores)));
+  if (wanted > 0)
+    run_.say(fmt::format("validation tried out on {} test samples: {}", scores.count, run_.task.describe(scores)));
 }
 
-bool Validation::is_due() { return cadence_->is_due(run_.done, run_.world); }
+bool Validation::is_due(const InEpoch& step) { return cadence_->is_due(run_.done, step, run_.world); }
 
 void Validation::score_epoch(std::int64_t epoch) {
   const auto started = Progress::Clock::now();
+  const bool is_whole = run_.position == data_.loader().size();
+  if (model_.ranks_differ() && !is_whole && !std::exchange(told_mean_, true)) {
+    run_.say(
+        fmt::format("note: to be validated, ranks were brought together after step {}, which strategy {} would not "
+                    "have done there: the run goes on from their mean",
+                    run_.done, run_.config.parallel.strategy.name));
+  }
   const Scores scores = score_all(run_.config.validate.limit, true);
-  const bool is_whole = run_.done % data_.loader().steps() == 0;
   const std::string prefix = fmt::format("epoch {}/{}{}: ", epoch + 1, data_.epochs_to_see(),
                                          is_whole ? "" : fmt::format(", step {}", run_.done));
   if (run_.stop) return run_.say(prefix + "validation broken off");
-  note(scores, epoch);
+  note(scores, epoch, false);
   run_.say(prefix + run_.task.describe(scores));
   if (early_stop_.is_on()) {
     early_stop_.note(figure_of(figures_of(scores), early_stop_.monitor()));
-    if (const std::string reason = early_stop_.reason(); !reason.empty()) {
-      run_.total = run_.done;
-      run_.say(fmt::format("the training ends after step {}: {}", run_.done, reason));
-    }
+    judge();
+    if (has_ended()) run_.say(fmt::format("the training ends after step {}: {}", run_.done, why_));
   }
   run_.console.exclude(Progress::Clock::now() - started);
+}
+
+// Rank 0 decides, so that all ranks end after the same step.
+void Validation::judge() {
+  const std::string reason = share_text(run_.world, early_stop_.reason());
+  if (reason.empty()) return;
+  why_ = reason;
+  run_.total = run_.done;
+}
+
+// The validation at the end of a run has its own samples (validate.limit), and would not have been made if the run had
+// been longer. So it does not count.
+void Validation::remember(const std::filesystem::path& metrics) {
+  std::vector<double> values;
+  if (run_.is_first()) {
+    std::ifstream in(metrics);
+    for (std::string line; std::getline(in, line);) {
+      const auto json = nlohmann::json::parse(line, nullptr, false);
+      if (!json.is_object() || json.contains("loss") || json.contains("at_end")) continue;
+      const auto step = json.find("step");
+      if (step == json.end() || !step->is_number_integer() || step->get<std::int64_t>() > run_.done) continue;
+      if (!json.contains(early_stop_.monitor())) continue;
+      const auto& value = json[early_stop_.monitor()];
+      values.push_back(value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  auto count = static_cast<std::int64_t>(values.size());
+  run_.world.broadcast(&count, 1, DataType::kInt64, 0, {.tag = "earlier validations"});
+  values.resize(static_cast<std::size_t>(count));
+  if (count > 0)
+    run_.world.broadcast(values.data(), values.size(), DataType::kFloat64, 0, {.tag = "earlier validations"});
+  for (const double value : values) {
+    early_stop_.note(value);
+    judge();
+    if (has_ended()) return;
+  }
 }
 
 // The figures of a validation, under their names in metrics.jsonl.
@@ -184,29 +232,7 @@ std::vector<std::pair<std::string, double>> Validation::figures_of(const Scores&
   return all;
 }
 
-void Validation::remember(const std::filesystem::path& metrics) {
-  if (!early_stop_.is_on()) return;
-  early_stop_ = EarlyStop(run_.config.stop);
-  std::vector<double> values;
-  if (run_.is_first() && run_.done > 0) {
-    std::ifstream in(metrics);
-    for (std::string line; std::getline(in, line);) {
-      const auto json = nlohmann::json::parse(line, nullptr, false);
-      if (!json.is_object() || json.contains("loss") || !json.contains(early_stop_.monitor())) continue;
-      const auto& value = json[early_stop_.monitor()];
-      values.push_back(value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN());
-    }
-  }
-  auto count = static_cast<std::int64_t>(values.size());
-  run_.world.broadcast(&count, 1, DataType::kInt64, 0, {.tag = "earlier validations"});
-  values.resize(static_cast<std::size_t>(count));
-  if (count > 0)
-    run_.world.broadcast(values.data(), values.size(), DataType::kFloat64, 0, {.tag = "earlier validations"});
-  for (const double value : values) early_stop_.note(value);
-  if (!early_stop_.reason().empty()) run_.total = run_.done;  // the run had ended so
-}
-
-void Validation::note(const Scores& scores, std::int64_t epoch) {
+void Validation::note(const Scores& scores, std::int64_t epoch, bool is_last) {
   if (!run_.is_first()) return;
   lines_.write({.step = run_.done,
                 .epoch = epoch,
@@ -214,6 +240,7 @@ void Validation::note(const Scores& scores, std::int64_t epoch) {
                 .test_accuracy = scores.accuracy(),
                 .test_samples = scores.count,
                 .more = run_.task.more_figures(scores),
+                .at_end = is_last,
                 .time = seconds_since_1970()});
 }
 
