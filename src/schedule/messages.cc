@@ -237,4 +237,11 @@ Schedule add_messages(const Schedule& schedule) {
   return result;
 }
 
+Schedule with_messages(const Schedule& schedule) {
+  const bool has_messages = std::any_of(schedule.actions.begin(), schedule.actions.end(), [](const auto& list) {
+    return std::any_of(list.begin(), list.end(), [](const Action& action) { return is_message(action.kind); });
+  });
+  return has_messages ? schedule : add_messages(schedule);
+}
+
 }  // namespace reigen::schedule

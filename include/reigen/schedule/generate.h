@@ -109,5 +109,7 @@ double bubble_formula(Name name, const Size& size);
 // if an action is missing or twice, or if the actions wait for each other. Cost: that of validate() and of
 // sorting the messages.
 Schedule add_messages(const Schedule& schedule);
+// Returns the schedule as it is if it has messages already, otherwise what add_messages() returns.
+Schedule with_messages(const Schedule& schedule);
 
 }  // namespace reigen::schedule

@@ -71,12 +71,6 @@ struct Pipeline::State {
 
 namespace {
 
-bool has_messages(const schedule::Schedule& schedule) {
-  return std::any_of(schedule.actions.begin(), schedule.actions.end(), [](const std::vector<Action>& list) {
-    return std::any_of(list.begin(), list.end(), [](const Action& action) { return is_message(action.kind); });
-  });
-}
-
 std::vector<std::string> describe_pipeline(const PipelineOptions& options,
                                            const std::vector<std::size_t>& first_units) {
   std::vector<std::string> lines{fmt::format("axis {}, schedule {}, virtual_stages {}, first units {}", options.axis,
@@ -249,7 +243,7 @@ const schedule::Schedule& Pipeline::State::schedule_of(int micro_batches) {
                                 fmt::format("{}, as the schedule has", options.own->micro_batches),
                                 "divide the batch into as many micro-batches");
     }
-    made = has_messages(*options.own) ? *options.own : add_messages(*options.own);
+    made = schedule::with_messages(*options.own);
     schedule::validate(made);
   } else {
     made = generated(micro_batches);

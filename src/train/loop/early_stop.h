@@ -6,13 +6,13 @@
 // Thread rule: used only by the thread of its rank.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "reigen/config/validation.h"
 
@@ -28,7 +28,6 @@ class EarlyStop {
 
   // Notes the figure of a validation. NaN is worse than any number.
   void note(double value) {
-    ++noted_;
     const double better = std::isnan(value) ? -std::numeric_limits<double>::infinity() : sign_ * value;
     if (best_ == -std::numeric_limits<double>::infinity() ? better > best_ : better > best_ + config_.min_delta) {
       best_ = better;
@@ -39,9 +38,8 @@ class EarlyStop {
     is_reached_ = config_.threshold && better >= sign_ * *config_.threshold;
   }
 
-  // Why the training ends now; empty if it goes on.
+  // Why the training ends now; empty if it goes on, and before the first note().
   std::string reason() const {
-    if (noted_ == 0) return "";
     if (is_reached_) return fmt::format("{} has reached {}", config_.monitor, *config_.threshold);
     if (since_ < config_.patience) return "";
     return fmt::format("{} was not better than {:.6g} in {} validations", config_.monitor, sign_ * best_, since_);
@@ -52,7 +50,6 @@ class EarlyStop {
   double sign_;
   double best_ = -std::numeric_limits<double>::infinity();  // times sign_, so that larger is better
   std::int64_t since_ = 0;
-  std::int64_t noted_ = 0;
   bool is_reached_ = false;
 };
 

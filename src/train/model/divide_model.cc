@@ -64,10 +64,7 @@ schedule::Schedule schedule_of_file(Run& run, std::int64_t samples) {
   schedule::Schedule found;
   try {
     found = schedule::parse_schedule(text);
-    const bool has_messages = std::any_of(found.actions.begin(), found.actions.end(), [](const auto& list) {
-      return std::any_of(list.begin(), list.end(), [](const auto& action) { return is_message(action.kind); });
-    });
-    schedule::validate(has_messages ? found : schedule::add_messages(found));
+    schedule::validate(schedule::with_messages(found));
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("mesh.schedule {}: {}", path, error.what()));
   }
