@@ -7,6 +7,21 @@
 #include <reigen/train/program.h>
 #include <torch/torch.h>
 
+class Points : public reigen::train::DataModule {
+ public:
+  explicit Points(const reigen::train::Config& config)
+      : type_(config.train.precision == "fp64" ? torch::kDouble : torch::kFloat) {}
+  reigen::data::DatasetPtr training() override { return points(600, "train"); }
+  reigen::data::DatasetPtr validation() override { return points(150, "validation"); }
+
+ private:
+  reigen::data::DatasetPtr points(std::int64_t count, const char* name) const {
+    const auto x = torch::linspace(-2, 2, count, type_).unsqueeze(1);
+    return reigen::data::in_memory(x, torch::sin(3 * x) + 0.1 * torch::cos(40 * x), name);
+  }
+  at::ScalarType type_;
+};
+
 class Curve : public reigen::train::Task {
  public:
   explicit Curve(const reigen::train::Config& config)
@@ -14,43 +29,29 @@ class Curve : public reigen::train::Task {
         model_(torch::nn::Linear(1, config.model["dim"]), torch::nn::Tanh(),
                torch::nn::Linear(config.model["dim"], 1)) {
     if (config.train.precision == "fp64") model_->to(torch::kDouble);
-    type_ = model_->parameters().front().scalar_type();
   }
 
-  const std::string& name() const override {
-    static const std::string name = "curve";
-    return name;
-  }
   torch::nn::Module& module() override { return *model_; }
-  reigen::data::DatasetPtr training_data() override { return points(600, "train"); }
-  reigen::data::DatasetPtr test_data() override { return points(150, "test"); }
 
   // Returns the mean loss over the samples. The trainer calls backward() on this mean.
-  at::Tensor loss(const at::Tensor& x, const at::Tensor& y) override { return losses(x, y).mean(); }
-
-  // Returns sums over the samples. The trainer adds up the sums of all batches and ranks.
-  reigen::train::Scores score(const at::Tensor& x, const at::Tensor& y) override {
-    return {.loss_sum = losses(x, y).sum(torch::kDouble).item<double>(), .count = x.size(0)};
+  at::Tensor training_step(const reigen::data::Samples& batch) override {
+    const auto apart = batch.target - model_->forward(batch.input);
+    log("largest_error", reigen::train::Max{apart.abs().max().item<double>()});
+    return torch::maximum(quantile_ * apart, (quantile_ - 1) * apart).mean();  // quantile loss
+  }
+  // Logs means over the samples. The trainer adds them up over all batches and ranks.
+  void validation_step(const reigen::data::Samples& batch) override {
+    log("below", batch.target.le(model_->forward(batch.input)).to(torch::kDouble).mean());
+    Task::validation_step(batch);  // logs the loss as "test_loss"
   }
 
  private:
-  at::Tensor losses(const at::Tensor& x, const at::Tensor& y) {  // quantile loss of each sample
-    const auto apart = y - model_->forward(x);
-    return torch::maximum(quantile_ * apart, (quantile_ - 1) * apart);
-  }
-
-  reigen::data::DatasetPtr points(std::int64_t count, const char* name) const {
-    const auto x = torch::linspace(-2, 2, count, type_).unsqueeze(1);
-    return reigen::data::in_memory(x, torch::sin(3 * x) + 0.1 * torch::cos(40 * x), name);
-  }
-
   double quantile_;
   torch::nn::Sequential model_;
-  at::ScalarType type_;
 };
 
 int main(int argc, char** argv) {
-  return reigen::train::run<Curve>(
+  return reigen::train::run<Curve, Points>(
       argc, argv,
       {.name = "curve",
        .summary = "a curve between points",

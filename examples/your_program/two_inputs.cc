@@ -19,29 +19,30 @@ struct Net : torch::nn::Module {
 
 class TwoInputs : public reigen::train::Task {
  public:
-  const std::string& name() const override {
-    static const std::string name = "two_inputs";
-    return name;
-  }
   Net& module() override { return net_; }
-  reigen::data::DatasetPtr training_data() override { return samples(360, 1); }
-  reigen::data::DatasetPtr test_data() override { return samples(120, 2); }
 
-  // loss_of() and score_of() receive all tensors of the samples. loss() and score() would receive only the first input
-  // and the first target.
-  at::Tensor loss_of(const reigen::data::Samples& samples) override {
-    const auto features = net_.features(samples.inputs[0], samples.inputs[1]);
-    return torch::cross_entropy_loss(net_.which(features), samples.targets[0]) +
-           torch::mse_loss(net_.how_much(features).squeeze(1), samples.targets[1]);
+  at::Tensor training_step(const reigen::data::Samples& batch) override {
+    const auto features = net_.features(batch.at("picture"), batch.at("row"));
+    const auto classes = torch::cross_entropy_loss(net_.which(features), batch.at("class"));
+    const auto number = torch::mse_loss(net_.how_much(features).squeeze(1), batch.target);
+    log("loss_of_class", classes);
+    log("loss_of_number", number);
+    return classes + number;
   }
-  reigen::train::Scores score_of(const reigen::data::Samples& samples) override {
-    const auto features = net_.features(samples.inputs[0], samples.inputs[1]);
-    const auto classes = net_.which(features);
-    const auto count = samples.targets[0].size(0);
-    return {.loss_sum = loss_of(samples).item<double>() * static_cast<double>(count),
-            .correct = classes.argmax(1).eq(samples.targets[0]).sum().item<std::int64_t>(),
-            .count = count};
+  void validation_step(const reigen::data::Samples& batch) override {
+    const auto features = net_.features(batch.at("picture"), batch.at("row"));
+    log("accuracy", reigen::train::accuracy(net_.which(features), batch.at("class")));
+    log("squared_error", torch::mse_loss(net_.how_much(features).squeeze(1), batch.target));
   }
+
+ private:
+  Net net_;
+};
+
+class Drawn : public reigen::train::DataModule {
+ public:
+  reigen::data::DatasetPtr training() override { return samples(360, 1); }
+  reigen::data::DatasetPtr validation() override { return samples(120, 2); }
 
  private:
   static reigen::data::DatasetPtr samples(std::int64_t count, std::uint64_t seed) {
@@ -50,14 +51,14 @@ class TwoInputs : public reigen::train::Task {
     reigen::nn::fill_uniform(picture, "picture", seed, 1.0);  // every rank draws the same values
     reigen::nn::fill_uniform(row, "row", seed, 1.0);
     const auto brightness = picture.mean({1, 2, 3}) + row.select(1, 0);
-    return reigen::data::in_memory({picture, row}, {brightness.gt(0).to(torch::kLong), row.sum(1)}, "drawn");
+    return reigen::data::in_memory(
+        {{"picture", picture}, {"row", row}, {"class", brightness.gt(0).to(torch::kLong)}, {"target", row.sum(1)}},
+        "drawn");
   }
-
-  Net net_;
 };
 
 int main(int argc, char** argv) {
-  return reigen::train::run<TwoInputs>(
+  return reigen::train::run<TwoInputs, Drawn>(
       argc, argv,
       {.name = "two_inputs",
        .summary = "a picture and a row of a table in, a class and a number out",

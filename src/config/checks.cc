@@ -214,6 +214,15 @@ void require_consistent(const Config& config) {
   check_graph(config.train);
   check_parallel(config);
   parse_duration("validate.every", config.validate.every);
+  if (!config.checkpoint.every.empty()) {
+    parse_duration("checkpoint.every", config.checkpoint.every);
+    if (config.checkpoint.every_steps > 0) {
+      throw InvalidArgument(
+          Report{.what = "checkpoint.every and checkpoint.every_steps say the same",
+                 .got = fmt::format("{} and {}", config.checkpoint.every, config.checkpoint.every_steps),
+                 .fix = "leave checkpoint.every_steps out"});
+    }
+  }
   const StopConfig usual;
   const StopConfig& stop = config.stop;
   const bool is_set =

@@ -4,33 +4,33 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <sstream>
 #include <utility>
 
 #include "base/check.h"
-#include "data/complete.h"
+#include "data/checked.h"
 #include "data/fingerprint.h"
 #include "reigen/base/error.h"
 
 namespace reigen::data {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
+bool is_usual(std::string_view name) { return name == "input" || name == "target"; }
 
 class InMemory : public Dataset {
  public:
-  InMemory(Tensors inputs, Tensors targets, std::string name)
-      : inputs_(std::move(inputs)), targets_(std::move(targets)), name_(std::move(name)) {}
+  InMemory(Samples all, std::int64_t size, std::string name)
+      : all_(std::move(all)), size_(size), name_(std::move(name)) {}
 
-  std::int64_t size() const override { return inputs_.front().size(0); }
+  std::int64_t size() const override { return size_; }
   const std::string& name() const override { return name_; }
   Samples gather(std::span<const std::int64_t> indices) const override {
-    Samples samples;
-    for (const at::Tensor& input : inputs_) samples.inputs.push_back(rows(input, indices));
-    for (const at::Tensor& target : targets_) samples.targets.push_back(rows(target, indices));
-    return complete(std::move(samples), *this, static_cast<std::int64_t>(indices.size()));
+    Samples samples = all_;
+    samples.transform([&](const at::Tensor& whole) { return rows(whole, indices); });
+    return samples;
   }
   Meaning meaning() const override {
     std::vector<std::string> forms;
@@ -38,14 +38,13 @@ class InMemory : public Dataset {
     format::Hash64 computed;
     bool has_exact = false;
     bool has_computed = false;
-    for (const Tensors* tensors : {&inputs_, &targets_}) {
-      for (const at::Tensor& tensor : *tensors) {
-        forms.push_back(fmt::format("{} [{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", ")));
-        const bool is_exact = !tensor.is_floating_point() && !tensor.is_complex();
-        (is_exact ? has_exact : has_computed) = true;
-        add_rows(is_exact ? exact : computed, tensor);
-      }
-    }
+    all_.for_each([&](std::string_view name, const at::Tensor& tensor) {
+      forms.push_back(fmt::format("{}{}{} [{}]", is_usual(name) ? "" : name, is_usual(name) ? "" : " ",
+                                  c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", ")));
+      const bool is_exact = !tensor.is_floating_point() && !tensor.is_complex();
+      (is_exact ? has_exact : has_computed) = true;
+      add_rows(is_exact ? exact : computed, tensor);
+    });
     Meaning facts = {{.name = "form", .values = {fmt::format("{}", fmt::join(forms, "; "))}}};
     if (has_exact) facts.push_back({.name = "content", .values = {fingerprint(exact)}});
     // A computed number, such as a sine, can differ in its last bit between CPUs, although the data mean the same.
@@ -81,47 +80,15 @@ class InMemory : public Dataset {
     return result;
   }
 
-  Tensors inputs_;
-  Tensors targets_;
+  Samples all_;
+  std::int64_t size_;
   std::string name_;
 };
 
-std::string number(const char* what, std::size_t index, std::size_t of) {
-  return of == 1 ? what : fmt::format("{}s[{}]", what, index);
-}
-
-// Checks that all tensors have `samples` rows in CPU memory, and makes them contiguous.
-Tensors checked(const Tensors& tensors, const char* what, std::int64_t samples) {
-  Tensors result;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const at::Tensor& tensor = tensors[i];
-    const std::string name = number(what, i, tensors.size());
-    REIGEN_CHECK(tensor.defined() && tensor.dim() >= 1, "{} must be a tensor with a first dimension, the samples",
-                 name);
-    REIGEN_CHECK(tensor.device().is_cpu(), "{} must lie in the CPU's memory", name);
-    REIGEN_CHECK(tensor.size(0) == samples, "input has {} samples, {} {}", samples, name, tensor.size(0));
-    result.push_back(tensor.detach().contiguous());
-  }
-  return result;
-}
-
-void require_rows(const Tensors& tensors, const char* what, const Dataset& from, std::int64_t count) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const at::Tensor& tensor = tensors[i];
-    if (tensor.defined() && tensor.dim() >= 1 && tensor.size(0) == count) continue;
-    std::ostringstream shape;
-    if (tensor.defined()) shape << tensor.sizes();
-    throw InvalidArgument(Report{.what = fmt::format("the dataset '{}' gave {} samples' {} without a row for each",
-                                                     from.name(), count, number(what, i, tensors.size())),
-                                 .got = tensor.defined() ? "shape " + shape.str() : "an undefined tensor",
-                                 .expected = fmt::format("a first dimension of {}", count),
-                                 .fix = "gather() gives one row for each index, in every tensor"});
-  }
-}
-
-void complete(at::Tensor& first, Tensors& all) {
-  if (all.empty() && first.defined()) all = {first};
-  if (!all.empty()) first = all.front();
+std::string names_of(const Samples& samples) {
+  std::vector<std::string_view> names;
+  samples.for_each([&](std::string_view name, const at::Tensor&) { names.push_back(name); });
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -134,28 +101,68 @@ std::int64_t Dataset::terms(std::int64_t) const { return 1; }
 
 const char* to_string(Split split) { return split == Split::kTrain ? "train" : "test"; }
 
-Samples complete(Samples samples, const Dataset& from, std::int64_t count) {
-  complete(samples.input, samples.inputs);
-  complete(samples.target, samples.targets);
-  REIGEN_CHECK(!samples.inputs.empty(), "the dataset '{}' gave no input\n  fix: set Samples::input or ::inputs",
+const at::Tensor& Samples::at(std::string_view name) const {
+  const at::Tensor* found = nullptr;
+  for_each([&](std::string_view one, const at::Tensor& tensor) {
+    if (one == name) found = &tensor;
+  });
+  if (found != nullptr) return *found;
+  throw InvalidArgument(Report{.what = "the samples have no tensor of this name",
+                               .got = std::string(name),
+                               .expected = names_of(*this),
+                               .fix = "use one of these names, or let the dataset give this tensor"});
+}
+
+Samples checked(Samples samples, const Dataset& from, std::int64_t count) {
+  bool is_empty = true;
+  samples.for_each([&](std::string_view name, const at::Tensor& tensor) {
+    is_empty = false;
+    if (tensor.defined() && tensor.dim() >= 1 && tensor.size(0) == count) return;
+    std::ostringstream shape;
+    if (tensor.defined()) shape << tensor.sizes();
+    throw InvalidArgument(Report{
+        .what = fmt::format("the dataset '{}' gave {} samples' {} without a row for each", from.name(), count, name),
+        .got = tensor.defined() ? "shape " + shape.str() : "an undefined tensor",
+        .expected = fmt::format("a first dimension of {}", count),
+        .fix = "gather() gives one row for each index, in every tensor"});
+  });
+  REIGEN_CHECK(!is_empty, "the dataset '{}' gave no tensor\n  fix: set Samples::input, or name one in Samples::more",
                from.name());
-  require_rows(samples.inputs, "input", from, count);
-  require_rows(samples.targets, "target", from, count);
   return samples;
 }
 
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name) {
-  return in_memory(Tensors{input}, Tensors{target}, std::move(name));
+  REIGEN_CHECK(input.defined(), "input must be a tensor with a first dimension, the samples");
+  REIGEN_CHECK(target.defined(), "target must be a tensor with a first dimension, the samples");
+  return in_memory({{"input", input}, {"target", target}}, std::move(name));
 }
 
-DatasetPtr in_memory(const Tensors& inputs, const Tensors& targets, std::string name) {
-  REIGEN_CHECK(!inputs.empty(), "a dataset in memory needs an input");
-  const at::Tensor& first = inputs.front();
-  const std::int64_t samples = first.defined() && first.dim() >= 1 ? first.size(0) : 0;
-  Tensors own_inputs = checked(inputs, "input", samples);
-  Tensors own_targets = checked(targets, "target", samples);
-  REIGEN_CHECK(samples > 0, "input and target have no samples");
-  return std::make_shared<InMemory>(std::move(own_inputs), std::move(own_targets), std::move(name));
+DatasetPtr in_memory(const std::vector<NamedTensor>& tensors, std::string name) {
+  REIGEN_CHECK(!tensors.empty(), "a dataset in memory needs a tensor");
+  Samples all;
+  std::int64_t samples = 0;
+  std::vector<std::string> names;
+  for (const auto& [its_name, tensor] : tensors) {
+    REIGEN_CHECK(!its_name.empty(), "a tensor of samples needs a name");
+    REIGEN_CHECK(std::find(names.begin(), names.end(), its_name) == names.end(), "two tensors have the name {}",
+                 its_name);
+    REIGEN_CHECK(tensor.defined() && tensor.dim() >= 1, "{} must be a tensor with a first dimension, the samples",
+                 its_name);
+    REIGEN_CHECK(tensor.device().is_cpu(), "{} must lie in the CPU's memory", its_name);
+    if (names.empty()) samples = tensor.size(0);
+    REIGEN_CHECK(tensor.size(0) == samples, "{} has {} samples, {} {}", tensors.front().first, samples, its_name,
+                 tensor.size(0));
+    names.push_back(its_name);
+    at::Tensor own = tensor.detach().contiguous();
+    if (its_name == "input")
+      all.input = std::move(own);
+    else if (its_name == "target")
+      all.target = std::move(own);
+    else
+      all.more.emplace_back(its_name, std::move(own));
+  }
+  REIGEN_CHECK(samples > 0, "{} has no samples", fmt::join(names, ", "));
+  return std::make_shared<InMemory>(std::move(all), samples, std::move(name));
 }
 
 }  // namespace reigen::data

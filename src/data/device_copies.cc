@@ -28,19 +28,12 @@ c10::Stream DeviceCopies::current() const { return c10::impl::VirtualGuardImpl(c
 void DeviceCopies::add(Batch batch) {
   const at::NoGradGuard no_grad;
   std::vector<std::pair<at::Tensor, at::Tensor>> copied;  // to, from
-  for (std::vector<at::Tensor>* tensors : {&batch.inputs, &batch.targets}) {
-    for (at::Tensor& one : *tensors) {
-      if (one.device() == gpu_) continue;
-      if (one.layout() != at::kStrided) {
-        one = one.to(gpu_);
-        continue;
-      }
-      const at::Tensor from = std::exchange(one, at::empty_like(one, one.options().device(gpu_).pinned_memory(false)));
-      copied.emplace_back(one, from);
-    }
-  }
-  batch.input = batch.inputs.front();
-  if (!batch.targets.empty()) batch.target = batch.targets.front();
+  batch.transform([&](const at::Tensor& from) {
+    if (from.device() == gpu_) return from;
+    if (from.layout() != at::kStrided) return from.to(gpu_);
+    copied.emplace_back(at::empty_like(from, from.options().device(gpu_).pinned_memory(false)), from);
+    return copied.back().first;
+  });
   c10::Event allocated(c10::DeviceType::CUDA);
   allocated.record(current());
   allocated.block(stream_);

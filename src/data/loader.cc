@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "data/complete.h"
+#include "data/checked.h"
 #include "data/device_copies.h"
 #include "data/prefetcher.h"
 #include "reigen/base/error.h"
@@ -86,25 +86,16 @@ struct Loader::State {
     const std::int64_t stand_in = order[global.begin];
     const std::span<const std::int64_t> indices(batch.indices);
     const auto shown = indices.empty() ? std::span(&stand_in, 1) : indices;
-    Samples samples = complete(data->gather_in({.seed = options.seed, .epoch = epoch}, shown), *data,
-                               static_cast<std::int64_t>(shown.size()));
-    batch.input = std::move(samples.input);
-    batch.target = std::move(samples.target);
-    batch.inputs = std::move(samples.inputs);
-    batch.targets = std::move(samples.targets);
+    static_cast<Samples&>(batch) = checked(data->gather_in({.seed = options.seed, .epoch = epoch}, shown), *data,
+                                           static_cast<std::int64_t>(shown.size()));
     if (options.pin_memory) pin(batch);
     if (!options.device.is_cuda()) cut(batch);
     return batch;
   }
 
   static void pin(Batch& batch) {
-    for (std::vector<at::Tensor>* tensors : {&batch.inputs, &batch.targets}) {
-      for (at::Tensor& one : *tensors) {
-        if (one.is_cpu() && one.layout() == at::kStrided) one = one.pin_memory();
-      }
-    }
-    batch.input = batch.inputs.front();
-    if (!batch.targets.empty()) batch.target = batch.targets.front();
+    batch.transform(
+        [](const at::Tensor& one) { return one.is_cpu() && one.layout() == at::kStrided ? one.pin_memory() : one; });
   }
 
   // Divides the batch into parts, the micro-batches. All ranks get the same number of parts, even a rank with fewer
@@ -115,18 +106,11 @@ struct Loader::State {
         options.micro_batch > 0 ? (largest_share + options.micro_batch - 1) / options.micro_batch : 1;
     for (std::int64_t i = 0; i < parts; ++i) {
       const Range range = share_of({0, batch.count}, static_cast<int>(i), static_cast<int>(parts));
-      MicroBatch part{.count = range.count()};
+      MicroBatch part{batch};
+      part.count = range.count();
       const std::int64_t shown = std::max<std::int64_t>(part.count, 1);
-      const std::int64_t first = std::min(range.begin, batch.input.size(0) - shown);
-      const auto views = [&](const std::vector<at::Tensor>& whole) {
-        std::vector<at::Tensor> result = whole;
-        for (at::Tensor& one : result) one = parts == 1 ? one : one.narrow(0, first, shown);
-        return result;
-      };
-      part.inputs = views(batch.inputs);
-      part.targets = views(batch.targets);
-      part.input = part.inputs.front();
-      if (!part.targets.empty()) part.target = part.targets.front();
+      const std::int64_t first = std::min(range.begin, std::max<std::int64_t>(batch.count, 1) - shown);
+      if (parts > 1) part.transform([&](const at::Tensor& whole) { return whole.narrow(0, first, shown); });
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         part.terms += data->terms(batch.indices[static_cast<std::size_t>(k)]);
       }

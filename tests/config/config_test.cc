@@ -139,6 +139,8 @@ TEST_F(ConfigTest, TheVariableOfEveryFieldIsKnown) {
 
 TEST_F(ConfigTest, DurationsAndWhatNeedsAMonitorAreChecked) {
   EXPECT_EQ(failure_of({"--validate.every", "2 weeks"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--checkpoint.every", "soon"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--checkpoint.every", "5", "--checkpoint.every_steps", "5"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--stop.patience", "7"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(read({"--stop.patience", "7", "--stop.monitor", "test_loss", "--validate.every", "0.5 epochs"})
                 .config.stop.patience,

@@ -391,10 +391,11 @@ TEST(Loader, RefusesWhatMakesNoSense) {
   }
 }
 
-// Sample i: inputs i and [i, -i], targets 10 i and i².
+// Sample i: input i, "both" [i, -i], target 10 i, "square" i².
 DatasetPtr several(std::int64_t size) {
   const auto i = torch::arange(size, torch::kLong);
-  return in_memory({i, torch::stack({i, -i}, 1)}, {10 * i, i * i}, "several");
+  return in_memory({{"input", i}, {"both", torch::stack({i, -i}, 1)}, {"target", 10 * i}, {"square", i * i}},
+                   "several");
 }
 
 TEST(Loader, SamplesOfSeveralTensorsStayTogether) {
@@ -403,18 +404,14 @@ TEST(Loader, SamplesOfSeveralTensorsStayTogether) {
     for (int rank = 0; rank < ranks; ++rank) {
       const Loader loader(several(20), {.global_batch = 7, .shuffle = true, .micro_batch = 2}, {rank, ranks});
       for (auto& batch : loader.epoch(3)) {
-        ASSERT_EQ(batch.inputs.size(), 2U);
-        ASSERT_EQ(batch.targets.size(), 2U);
-        EXPECT_TRUE(batch.input.is_same(batch.inputs[0]));
-        EXPECT_TRUE(batch.target.is_same(batch.targets[0]));
+        ASSERT_EQ(batch.more.size(), 2U);
         std::vector<at::Tensor> firsts;
         for (const MicroBatch& part : batch.parts) {
-          EXPECT_TRUE(part.input.is_same(part.inputs[0]));
-          EXPECT_TRUE(part.target.is_same(part.targets[0]));
-          EXPECT_TRUE(at::equal(part.inputs[1].select(1, 0), part.input));
-          EXPECT_TRUE(at::equal(part.inputs[1].select(1, 1), -part.input));
+          EXPECT_TRUE(at::equal(part.at("input"), part.input));
+          EXPECT_TRUE(at::equal(part.at("both").select(1, 0), part.input));
+          EXPECT_TRUE(at::equal(part.at("both").select(1, 1), -part.input));
           EXPECT_TRUE(at::equal(part.target, 10 * part.input));
-          EXPECT_TRUE(at::equal(part.targets[1], part.input * part.input));
+          EXPECT_TRUE(at::equal(part.at("square"), part.input * part.input));
           if (part.count > 0) firsts.push_back(part.input);
         }
         if (batch.count == 0) continue;
@@ -428,14 +425,15 @@ TEST(Loader, SamplesOfSeveralTensorsStayTogether) {
   }
 }
 
-TEST(Loader, OneTensorIsAListOfOne) {
-  const Loader loader(numbers(4), {.batch_size = 2});
+TEST(Loader, ANameThatIsNotThereIsToldWithThoseThatAre) {
+  const Loader loader(several(4), {.batch_size = 2});
   auto epoch = loader.epoch(0);
-  const Batch& batch = *epoch.next();
-  ASSERT_EQ(batch.inputs.size(), 1U);
-  EXPECT_TRUE(batch.inputs[0].is_same(batch.input));
-  ASSERT_EQ(batch.parts[0].targets.size(), 1U);
-  EXPECT_TRUE(batch.parts[0].targets[0].is_same(batch.target));
+  try {
+    static_cast<void>(epoch.next()->at("bohts"));
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("got: bohts   expected: input, target, both, square"));
+  }
 }
 
 // A dataset of a user, which may give wrong samples.
@@ -462,12 +460,12 @@ TEST(Loader, RefusesSamplesWithoutARowForEachIndex) {
     return "";
   };
   EXPECT_EQ(text_of({.input = rows(2)}), "");  // a dataset that is only viewed has no target
-  EXPECT_EQ(text_of({.inputs = {rows(2), rows(2)}, .targets = {rows(2)}}), "");
-  EXPECT_THAT(text_of({}), HasSubstr("the dataset 'given' gave no input"));
+  EXPECT_EQ(text_of({.more = {{"a", rows(2)}, {"b", rows(2)}}}), "");
+  EXPECT_THAT(text_of({}), HasSubstr("the dataset 'given' gave no tensor"));
   EXPECT_THAT(text_of({rows(2), rows(1)}), HasSubstr("gave 2 samples' target without a row for each"));
-  EXPECT_THAT(text_of({.inputs = {rows(2), rows(3)}}),
-              HasSubstr("inputs[1] without a row for each\n  got: shape [3, 3]"));
-  EXPECT_THAT(text_of({.inputs = {rows(2), at::Tensor()}}), HasSubstr("an undefined tensor"));
+  EXPECT_THAT(text_of({.input = rows(2), .more = {{"mask", rows(3)}}}),
+              HasSubstr("mask without a row for each\n  got: shape [3, 3]"));
+  EXPECT_THAT(text_of({.input = rows(2), .more = {{"mask", at::Tensor()}}}), HasSubstr("an undefined tensor"));
 }
 
 TEST(InMemory, RefusesWhatDoesNotFit) {
@@ -476,9 +474,9 @@ TEST(InMemory, RefusesWhatDoesNotFit) {
   EXPECT_THROW(in_memory(three, at::Tensor()), InvalidArgument);
   EXPECT_THROW(in_memory(torch::zeros({}), torch::zeros({})), InvalidArgument);
   EXPECT_THROW(in_memory(torch::zeros({0, 2}), torch::zeros({0})), InvalidArgument);
-  EXPECT_THROW(in_memory(std::vector<at::Tensor>{}, {three}), InvalidArgument);
-  EXPECT_THROW(in_memory({three, torch::zeros({4})}, {three}), InvalidArgument);
-  EXPECT_THROW(in_memory({three, three}, {three, torch::zeros({})}), InvalidArgument);
+  EXPECT_THROW(in_memory(std::vector<NamedTensor>{}), InvalidArgument);
+  EXPECT_THROW(in_memory({{"input", three}, {"a", torch::zeros({4})}, {"target", three}}), InvalidArgument);
+  EXPECT_THROW(in_memory({{"a", three}, {"a", three}}), InvalidArgument);
 }
 
 TEST(InMemory, TakesNonContiguousTensorsAndRowsOfNothing) {

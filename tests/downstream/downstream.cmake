@@ -88,7 +88,7 @@ function(require_your_program)
   set(programs "${SOURCE}/examples/your_program")
   run("configuring examples/your_program" ${CMAKE_COMMAND} -S "${programs}" -B "${work}/your_program" -G "${CMAKE_GENERATOR}"
       -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_C_COMPILER=${C_COMPILER} "-DCMAKE_PREFIX_PATH=${work}/moved" "-DREIGEN_TORCH=${TORCH}"
-      -DCMAKE_BUILD_TYPE=None ${through_ccache})
+      -DCMAKE_BUILD_TYPE=None "-DCMAKE_PROJECT_your_program_INCLUDE=${CMAKE_CURRENT_LIST_DIR}/by_hand.cmake" ${through_ccache})
   run("building examples/your_program" ${CMAKE_COMMAND} --build "${work}/your_program" --parallel 2)
   file(GLOB_RECURSE library "${work}/moved/*/libreigen_c.so")
   find_program(python NAMES python3 REQUIRED)

@@ -20,29 +20,19 @@ struct Net : torch::nn::Module {
   torch::nn::Linear out;
 };
 
-class Own : public reigen::train::Task {
+class Own : public reigen::train::Task, public reigen::train::DataModule {
  public:
   explicit Own(const reigen::train::Config& config)
       : net_(config.model["dim"]), pause_(config.model["slow.step_ms"]), power_(config.model.real("power")) {}
-  const std::string& name() const override {
-    static const std::string kName = "own";
-    return kName;
-  }
   Net& module() override { return net_; }
-  reigen::data::DatasetPtr training_data() override { return made(120); }
-  reigen::data::DatasetPtr test_data() override { return made(30); }
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
+  reigen::data::DatasetPtr training() override { return made(120); }
+  reigen::data::DatasetPtr validation() override { return made(30); }
+  at::Tensor training_step(const reigen::data::Samples& batch) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(pause_));
-    return apart(input, target).mean();
-  }
-  reigen::train::Scores score(const at::Tensor& input, const at::Tensor& target) override {
-    return {.loss_sum = apart(input, target).sum().item<double>(), .count = input.size(0)};
+    return (net_.out(at::tanh(net_.in(batch.input))) - batch.target).abs().pow(power_).mean();
   }
 
  private:
-  at::Tensor apart(const at::Tensor& input, const at::Tensor& target) {
-    return (net_.out(at::tanh(net_.in(input))) - target).abs().pow(power_);
-  }
   static reigen::data::DatasetPtr made(std::int64_t count) {
     const at::Tensor input = at::empty({count, 3});
     reigen::nn::fill_uniform(input, "input", 4, 1.0);

@@ -27,7 +27,8 @@ if(result EQUAL 0)
   message(FATAL_ERROR "mistakes.cc compiled")
 endif()
 foreach(words "which option is wrong\\? write LoaderOptions" "num_workers" "pass parallel\\.parameters\\(\\)"
-        "MyTask must derive from reigen::train::Task" "MyTask overrides name\\(\\), module\\(\\), training_data\\(\\) and test_data\\(\\)")
+        "MyTask must derive from reigen::train::Task" "MyData must derive from reigen::train::DataModule"
+        "MyTask overrides module\\(\\) and training_step\\(\\)")
   if(NOT errors MATCHES "error[^\n]*" OR NOT errors MATCHES "${words}")
     message(FATAL_ERROR "the compiler does not say '${words}':\n${errors}")
   endif()

@@ -1,13 +1,14 @@
 // Runs that recompute activations must train to the same bits.
 #include "reigen/train/decoder_task.h"
 #include "reigen/train/mlp_task.h"
+#include "reigen/train/program.h"
 #include "reigen/train/resnet18_task.h"
 #include "train/small_run.h"
 
 namespace reigen::train {
 namespace {
 
-using MakeTask = std::function<std::unique_ptr<Task>()>;
+using MakeTask = std::function<Training()>;
 
 class ActivationCheckpointRun : public TrainerTest {
  protected:
@@ -21,8 +22,8 @@ class ActivationCheckpointRun : public TrainerTest {
     run.train.max_steps = 3;
     run.train.activation_checkpoint = every;
     run_threads(2, [&](Communicator& world) {
-      const std::unique_ptr<Task> task = make();
-      Trainer(*task, world, {.config = run, .write = [](const std::string&) {}}).fit();
+      const Training made = make();
+      Trainer(*made.task, *made.data, world, {.config = run, .write = [](const std::string&) {}}).fit();
     });
     return model(directory);
   }
@@ -30,11 +31,11 @@ class ActivationCheckpointRun : public TrainerTest {
 
 TEST_F(ActivationCheckpointRun, TrainsToTheSameBits) {
   const std::vector<std::pair<std::string, MakeTask>> tasks{
-      {"mlp", [] { return std::make_unique<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 16}); }},
-      {"resnet18", [] { return std::make_unique<ResNet18Task>(ResNet18TaskOptions{.width = 4}); }},
+      {"mlp", [] { return as_both(std::make_shared<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 16})); }},
+      {"resnet18", [] { return as_both(std::make_shared<ResNet18Task>(ResNet18TaskOptions{.width = 4})); }},
       {"gpt", [] {
-         return std::make_unique<GptTask>(
-             GptTaskOptions{.model = {.vocab = 0, .layers = 2, .dim = 16, .heads = 2, .context = 32}});
+         return as_both(std::make_shared<GptTask>(
+             GptTaskOptions{.model = {.vocab = 0, .layers = 2, .dim = 16, .heads = 2, .context = 32}}));
        }}};
   for (const auto& [name, make] : tasks) {
     const std::string kept = trained(make, name, 0);
@@ -47,7 +48,7 @@ TEST_F(ActivationCheckpointRun, TrainsToTheSameBits) {
 
 // After recomputation, no 16-bit copies of old weights may remain.
 TEST_F(ActivationCheckpointRun, TrainsToTheSameBitsIn16Bits) {
-  const MakeTask make = [] { return std::make_unique<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 16}); };
+  const MakeTask make = [] { return as_both(std::make_shared<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 16})); };
   const std::string kept = trained(make, "mlp", 0, "bf16");
   EXPECT_FALSE(kept.empty());
   EXPECT_TRUE(trained(make, "mlp", 1, "bf16") == kept);

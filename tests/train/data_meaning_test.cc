@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "reigen/format/safetensors.h"
-#include "reigen/train/metrics.h"
+#include "reigen/train/metrics_writer.h"
 #include "train/small_run.h"
 
 namespace reigen::train {

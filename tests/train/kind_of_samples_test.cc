@@ -27,11 +27,11 @@ TEST(KindOfSamples, TellsHowManyTexts) {
   put(folder, "a.txt", "a text of more than twenty bytes");
   put(folder, ".git/description.txt", "not this");
   GptTask task({.path = folder.path().string()});
-  task.training_data();
+  task.training();
   EXPECT_EQ(task.kind_of_samples(),
             "windows of 256 characters from " + folder.path().string() + " (1 file; passed over 1 hidden: .git)");
   GptTask of_a_file({.path = (folder.path() / "a.txt").string()});
-  of_a_file.training_data();
+  of_a_file.training();
   EXPECT_EQ(of_a_file.kind_of_samples(), "windows of 256 characters from " + (folder.path() / "a.txt").string());
 }
 
@@ -40,7 +40,8 @@ TEST(KindOfSamples, TellsTokens) {
   GptTask task({.tokenizer = tokenizer});
   EXPECT_EQ(task.kind_of_samples(), "windows of 256 tokens from Reigen's documents");
   EXPECT_EQ(task.files(), (std::vector<std::pair<std::string, std::string>>{{"tokenizer.json", tokenizer}}));
-  EXPECT_THAT(task.describe({.loss_sum = 0, .correct = {}, .count = 7}), testing::HasSubstr("(7 tokens)"));
+  EXPECT_THAT(task.describe({.values = {{"test_loss", 0}, {"test_perplexity", 1}}, .terms = 7}),
+              testing::HasSubstr("(7 tokens)"));
   GptTask of_bytes;
   EXPECT_TRUE(of_bytes.files().empty());
 }
@@ -60,7 +61,7 @@ TEST(KindOfSamples, TellsHowManyPictures) {
   const TemporaryFolder folder;  // only the names are read, not the files
   for (const char* name : {"train/cat/a.png", "train/dog/a.jpg", "train/dog/b.gif"}) put(folder, name, "x");
   ResNet18Task task({.path = folder.path().string()});
-  task.training_data();
+  task.training();
   EXPECT_EQ(task.kind_of_samples(), "pictures of 2 classes from " + folder.path().string() +
                                         " (2 files; passed over 1 of another ending: .gif)");
 }
@@ -72,7 +73,7 @@ TEST(KindOfSamples, TellsWhereTheDigitsWereFound) {
       std::string("\0\0\x08\x03\0\0\0\x01\0\0\0\x1c\0\0\0\x1c", 16) + image);
   put(folder, "MNIST/raw/train-labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x01\x07", 9));
   MnistTask task({.path = folder.path().string()});
-  task.training_data();
+  task.training();
   fs::remove_all(folder.path() / "MNIST");  // the place is known by now, and is not searched again
   EXPECT_EQ(task.kind_of_samples(), "digits from " + (folder.path() / "MNIST/raw").string());
 }

@@ -59,9 +59,9 @@ class MeshRun : public TrainerTest {
           if (change_first_) change_first_(world.rank(), task);
           options.without_memory = false;
           if (options_of_one_) options_of_one_(options);
-          const auto make_task = [&]() -> std::unique_ptr<Task> {
+          const auto make_task = [&]() -> std::shared_ptr<Task> {
             if (make_one_) return make_one_(options);
-            auto second = std::make_unique<LlamaTask>(options);
+            auto second = std::make_shared<LlamaTask>(options);
             if (change_one_) change_one_(*second);
             return second;
           };
@@ -97,7 +97,7 @@ class MeshRun : public TrainerTest {
   std::function<void(int rank, LlamaTask&)> change_first_ = {};  // how a rank's model differs
   // How the model of one process differs, with which train.verify compares.
   std::function<void(LlamaTaskOptions&)> options_of_one_ = {};
-  std::function<std::unique_ptr<Task>(const LlamaTaskOptions&)> make_one_ = {};
+  std::function<std::shared_ptr<Task>(const LlamaTaskOptions&)> make_one_ = {};
   std::function<void(LlamaTask&)> change_one_ = {};
 
   // A text of 4000 characters: a run validates on a tenth of it.

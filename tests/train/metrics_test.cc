@@ -1,161 +1,185 @@
+// Figures that add up over batches and ranks.
 #include "reigen/train/metrics.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
-#include <csignal>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "reigen/base/error.h"
+#include "reigen/data/sampler.h"
+#include "reigen/nn/init.h"
+#include "reigen/runtime/init.h"
 
 namespace reigen::train {
 namespace {
 
-class MetricsTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    path_ = std::filesystem::temp_directory_path() / ("reigen_metrics_test_" + std::to_string(::getpid()) + ".jsonl");
-    std::filesystem::remove(path_);
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-  std::string content() const {
-    std::ifstream in(path_);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
-
-  void write_steps(std::int64_t first, std::int64_t last, std::int64_t keep) {
-    MetricsWriter writer(path_, keep);
-    for (std::int64_t step = first; step <= last; ++step)
-      writer.write(StepMetrics{.step = step, .loss = 1.0 / static_cast<double>(step)});
-    writer.flush();
-  }
-
-  std::filesystem::path path_;
+struct Largest {
+  double most = -1;
+  void merge(const Largest& other) { most = std::max(most, other.most); }
+  double value() const { return most; }
 };
 
-TEST_F(MetricsTest, ALineHasTheDocumentedKeysInOrder) {
-  const std::string line =
-      to_json_line(StepMetrics{.step = 3, .epoch = 1, .loss = 0.1 + 0.2, .lr = 1e-3, .step_ms = 12.5});
-  const auto json = nlohmann::ordered_json::parse(line);
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : json.items()) keys.push_back(key);
-  EXPECT_THAT(keys, ::testing::ElementsAre("step", "epoch", "loss", "lr", "samples_per_s", "step_ms", "data_ms",
-                                           "forward_ms", "backward_ms", "comm_exposed_ms", "optimizer_ms"));
-  EXPECT_EQ(json["loss"].get<double>(), 0.1 + 0.2);  // all significant digits are written
-  EXPECT_EQ(line.back(), '\n');
+constexpr std::int64_t kSamples = 1009;
+constexpr std::int64_t kClasses = 5;
+
+at::Tensor drawn(std::vector<std::int64_t> shape, const char* name) {
+  const at::Tensor tensor = at::empty(shape, at::kDouble);
+  nn::fill_uniform(tensor, name, 7, 1.0);
+  return tensor;
 }
 
-TEST_F(MetricsTest, TheGradientsNormIsTheLastKeyWhereThereIsOne) {
-  const std::string line = to_json_line(StepMetrics{.step = 3, .grad_norm = 0.1 + 0.2});
-  const auto json = nlohmann::ordered_json::parse(line);
-  EXPECT_EQ(json["grad_norm"].get<double>(), 0.1 + 0.2);
-  EXPECT_EQ((--json.end()).key(), "grad_norm");
-}
+struct Drawn {
+  at::Tensor scores = drawn({kSamples, kClasses}, "scores");
+  at::Tensor target = drawn({kSamples}, "target").add(1).mul(kClasses / 2.0).floor().to(at::kLong);
+  at::Tensor losses = drawn({kSamples}, "losses");
+};
 
-TEST_F(MetricsTest, GoingOnCutsLaterLinesAndATornOne) {
-  write_steps(1, 5, 0);
-  const std::string whole = content();
-  std::ofstream(path_, std::ios::app) << "{\"step\":6,\"ep";
-  write_steps(4, 5, 3);
-  EXPECT_EQ(content(), whole);
-}
-
-TEST_F(MetricsTest, TheWallClockStandsBehindTheTimes) {
-  const auto json = nlohmann::json::parse(to_json_line(StepMetrics{.step = 3, .time = 1764178260.125}));
-  EXPECT_EQ(json["time"].get<double>(), 1764178260.125);
-  const double now = seconds_since_1970();
-  EXPECT_GT(now, 1.7e9);
-  EXPECT_GE(seconds_since_1970(), now);
-}
-
-TEST_F(MetricsTest, ALineOfAValidation) {
-  const std::string line = to_json_line(ValidationMetrics{.step = 3,
-                                                          .epoch = 1,
-                                                          .test_loss = 0.25,
-                                                          .test_accuracy = 0.5,
-                                                          .test_samples = 8,
-                                                          .more = {{"a\"b", 2.5}},
-                                                          .time = 7});
-  const auto json = nlohmann::ordered_json::parse(line);
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : json.items()) keys.push_back(key);
-  EXPECT_THAT(keys,
-              ::testing::ElementsAre("step", "epoch", "test_loss", "test_accuracy", "test_samples", "a\"b", "time"));
-  EXPECT_TRUE(nlohmann::json::parse(to_json_line(ValidationMetrics{.test_loss = NAN}))["test_loss"].is_null());
-}
-
-// A validation after a step that is kept is kept too. A later validation is cut with its step.
-TEST_F(MetricsTest, ValidationsAreCutWithTheirSteps) {
-  MetricsWriter writer(path_, 0);
-  for (std::int64_t step = 1; step <= 4; ++step) {
-    writer.write(StepMetrics{.step = step, .loss = 1});
-    if (step % 2 == 0) writer.write(ValidationMetrics{.step = step, .test_loss = 1});
+// Adds the samples of a rank in batches of `batch`, as one step each.
+void add_share(Metrics& metrics, const Drawn& data, const data::Range& range, std::int64_t batch) {
+  for (std::int64_t at = range.begin; at < range.end; at += batch) {
+    const std::int64_t count = std::min(batch, range.end - at);
+    const auto of = [&](const at::Tensor& all) { return all.narrow(0, at, count); };
+    metrics.begin_batch(count);
+    metrics.add("loss", of(data.losses).mean());
+    metrics.add("accuracy", accuracy(of(data.scores), of(data.target)));
+    metrics.add("top3", accuracy(of(data.scores), of(data.target), 3));
+    metrics.add("matrix", ConfusionMatrix(of(data.scores), of(data.target)));
+    metrics.add("largest", Largest{of(data.losses).max().item<double>()});
+    metrics.add("terms", Sum{static_cast<double>(count)});
+    metrics.add("perplexity",
+                Perplexity{.loss = {.sum = of(data.losses).sum().item<double>(), .count = static_cast<double>(count)}});
+    metrics.finish(metrics.take());
   }
-  writer.flush();
-  const auto lines_kept = [&](std::int64_t step) {
-    const MetricsWriter again(path_, step);
-    const std::string text = content();
-    return std::count(text.begin(), text.end(), '\n');
-  };
-  EXPECT_EQ(lines_kept(4), 6);
-  EXPECT_EQ(lines_kept(3), 4);
-  EXPECT_EQ(lines_kept(2), 3);
-  EXPECT_THROW(lines_kept(3), DataError);
 }
 
-// A limit on the file size stands in for a full disk: both make write() fail half way.
-TEST_F(MetricsTest, ADiskThatIsFullForAWhileLosesNoLine) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{5000, before.rlim_max};
-  std::string trouble;
-  {
-    MetricsWriter writer(path_, 0);
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-    for (std::int64_t step = 1; step <= 1000; ++step) writer.write(StepMetrics{.step = step, .loss = 1});
-    EXPECT_THROW(writer.flush(), IoError);
-    trouble = writer.trouble();
-    EXPECT_EQ(content().size(), 5000U);
-    setrlimit(RLIMIT_FSIZE, &before);
-    writer.flush();
-    EXPECT_EQ(writer.trouble(), "");
+TEST(Metrics, AreExactOverAnyNumberOfRanks) {
+  const Drawn data;
+  const at::Tensor right = data.scores.argmax(1).eq(data.target);
+  const at::Tensor among = std::get<1>(data.scores.topk(3, 1)).eq(data.target.unsqueeze(1)).any(1);
+  for (const int ranks : {1, 2, 3, 4, 7}) {
+    for (const bool uneven : {false, true}) {
+      run_threads(ranks, [&](Communicator& world) {
+        // Uneven: the last rank has nothing, and the others' shares differ.
+        data::Range mine = data::share_of({0, kSamples}, world.rank(), world.size());
+        if (uneven && ranks > 1) {
+          const std::int64_t first = kSamples - 3 * (ranks - 2);
+          const bool is_last = world.rank() == ranks - 1;
+          mine = world.rank() == 0 ? data::Range{0, first}
+                                   : data::Range{first + 3 * (world.rank() - 1),
+                                                 is_last ? first + 3 * (world.rank() - 1) : first + 3 * world.rank()};
+        }
+        Metrics metrics;
+        add_share(metrics, data, mine, 64);
+        const Figures all = metrics.gather(world);
+        EXPECT_EQ(all.terms, kSamples);
+        EXPECT_EQ(all.at("terms"), kSamples);
+        EXPECT_EQ(all.at("accuracy"), right.sum().item<double>() / kSamples);
+        EXPECT_EQ(all.at("matrix"), all.at("accuracy"));
+        EXPECT_EQ(all.at("top3"), among.sum().item<double>() / kSamples);
+        EXPECT_EQ(all.at("largest"), data.losses.max().item<double>());
+        EXPECT_NEAR(all.at("loss"), data.losses.mean().item<double>(), 1e-12);
+        EXPECT_NEAR(all.at("perplexity"), std::exp(data.losses.mean().item<double>()), 1e-12);
+        EXPECT_TRUE(metrics.gather(world).values.empty()) << "gather() begins anew";
+      });
+    }
   }
-  std::signal(SIGXFSZ, old_handler);
-  EXPECT_THAT(trouble, ::testing::HasSubstr("File too large"));
-  const std::string full = content();
-  std::string expected;
-  for (std::int64_t step = 1; step <= 1000; ++step) expected += to_json_line(StepMetrics{.step = step, .loss = 1});
-  EXPECT_EQ(full, expected);
 }
 
-TEST_F(MetricsTest, AMissingStepIsRefused) {
-  write_steps(1, 3, 0);
-  EXPECT_THROW(MetricsWriter(path_, 4), DataError);
-  write_steps(1, 3, 0);
-  const std::string text = content();
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // a new start deletes the old lines
+TEST(Metrics, AStepGivesTheFiguresOfItsOwnBatches) {
+  Metrics metrics;
+  metrics.begin_batch(3);
+  metrics.add("a", 1.0);
+  metrics.begin_batch(1);
+  metrics.add("a", 5.0);
+  metrics.begin_batch(0);  // a repeated sample
+  metrics.add("a", 1e9);
+  using Values = std::vector<std::pair<std::string, double>>;
+  EXPECT_EQ(metrics.finish(metrics.take()), (Values{{"a", 2.0}}));
+  metrics.begin_batch(1);
+  metrics.add("a", 100.0);
+  EXPECT_EQ(metrics.finish(metrics.take(), /*counts=*/false), (Values{{"a", 100.0}}));  // a skipped step
+  run_threads(1, [&](Communicator& world) { EXPECT_EQ(metrics.gather(world).at("a"), 2.0); });
 }
 
-// A run began here with a checkpoint of step 3 from another directory, and goes back to that checkpoint.
-TEST_F(MetricsTest, LinesThatBeginBehindTheStepAreCut) {
-  write_steps(4, 7, 0);
-  EXPECT_THROW(MetricsWriter(path_, 2), DataError);
-  const MetricsWriter again(path_, 3);
-  EXPECT_EQ(content(), "");
+TEST(Metrics, GoOnFromTheirState) {
+  Metrics first;
+  first.begin_batch(2);
+  first.add("mean", 3.0);
+  first.add("most", Largest{4});
+  first.add("before", Sum{7});
+  first.finish(first.take());
+  Metrics second;
+  second.restore(first.state());
+  EXPECT_EQ(second.state(), first.state());
+  second.begin_batch(2);
+  second.add("mean", 5.0);
+  second.add("most", Largest{1});
+  second.finish(second.take());
+  run_threads(1, [&](Communicator& world) {
+    const Figures all = second.gather(world);
+    EXPECT_EQ(all.terms, 4);
+    EXPECT_EQ(all.at("mean"), 4.0);
+    EXPECT_EQ(all.at("most"), 4.0);
+    EXPECT_EQ(all.at("before"), 7.0);
+  });
+  EXPECT_THROW(second.restore("abc"), DataError);
 }
 
-TEST_F(MetricsTest, AMissingFolderIsAnIoError) {
-  EXPECT_THROW(MetricsWriter("/nowhere/at/all/metrics.jsonl", 0), IoError);
+TEST(Metrics, ANameOfSomeRanksOnlyIsAnErrorOnAllRanks) {
+  for (const bool other_type : {false, true}) {
+    std::vector<std::string> said(3);
+    run_threads(3, [&](Communicator& world) {
+      Metrics metrics;
+      metrics.begin_batch(1);
+      metrics.add("loss", 1.0);
+      if (world.rank() == 1 && !other_type) metrics.add("extra", 1.0);
+      if (other_type) {
+        if (world.rank() == 1)
+          metrics.add("extra", Sum{1});
+        else
+          metrics.add("extra", 1.0);
+      }
+      metrics.finish(metrics.take());
+      try {
+        metrics.gather(world);
+      } catch (const InvalidArgument& error) {
+        EXPECT_TRUE(error.is_common());
+        said[static_cast<std::size_t>(world.rank())] = error.what();
+      }
+    });
+    for (const std::string& one : said)
+      EXPECT_THAT(one, AllOf(HasSubstr("log(\"extra\")"), HasSubstr("rank 1"), HasSubstr("rank 0")));
+  }
+}
+
+TEST(Metrics, WrongValuesAreRefused) {
+  Metrics metrics;
+  metrics.begin_batch(2);
+  metrics.add("a", 1.0);
+  EXPECT_THROW(metrics.add("a", Sum{1}), InvalidArgument);
+  EXPECT_THROW(metrics.add("b", at::zeros({2})), InvalidArgument);
+  EXPECT_THROW(metrics.add("b", at::Tensor()), InvalidArgument);
+  EXPECT_THROW(accuracy(at::zeros({2, 3}), at::zeros({3}, at::kLong)), InvalidArgument);
+  EXPECT_THROW(accuracy(at::zeros({2, 3}), at::zeros({2}, at::kLong), 4), InvalidArgument);
+  EXPECT_THROW(ConfusionMatrix(at::zeros({2, 3}), at::full({2}, 3, at::kLong)), DataError);
+  EXPECT_THROW((Figures{.values = {{"loss", 1}}}.at("los")), InvalidArgument);
+}
+
+TEST(Metrics, TargetsThatAreIgnoredDoNotCount) {
+  const at::Tensor scores = at::eye(3, at::kDouble);
+  const at::Tensor target = at::tensor({0, -100, 1}, at::kLong);
+  const BatchMean all = accuracy(scores, target);
+  EXPECT_EQ(all.sum.item<std::int64_t>(), 1);
+  EXPECT_EQ(all.count.item<std::int64_t>(), 2);
+  const ConfusionMatrix matrix(scores, target);
+  EXPECT_EQ(matrix.count(0, 0), 1);
+  EXPECT_EQ(matrix.count(1, 2), 1);
+  EXPECT_EQ(matrix.value(), 0.5);
 }
 
 }  // namespace

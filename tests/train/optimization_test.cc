@@ -123,9 +123,9 @@ TEST_F(TrainerTest, TheAverageIsValidatedAndSavedBesideTheModel) {
     parameters[item.name].set_data(item.tensor);
   }
   run.run.dir = (root_ / "again").string();
-  Scores scores;
-  run_threads(1, [&](Communicator& world) { scores = Trainer(task, world, {.config = run}).validate(); });
-  EXPECT_NEAR(scores.loss(), summary("run")["test_loss"].get<double>(), 1e-6);
+  Figures figures;
+  run_threads(1, [&](Communicator& world) { figures = Trainer(task, world, {.config = run}).validate(); });
+  EXPECT_NEAR(figures.at("test_loss"), summary("run")["test_loss"].get<double>(), 1e-6);
 }
 
 TEST_F(TrainerTest, AnAverageMayBeginOrEndWhereARunGoesOn) {

@@ -13,34 +13,29 @@ struct TwoInputsNet : torch::nn::Module {
 };
 
 // A regression from two inputs to two targets.
-class Regression : public Task {
+class Regression : public Task, public DataModule {
  public:
   explicit Regression(const Config& config) {
     if (config.train.precision == "fp64") net_.to(at::kDouble);
   }
-  const std::string& name() const override {
-    static const std::string kName = "regression";
-    return kName;
-  }
   torch::nn::Module& module() override { return net_; }
-  data::DatasetPtr training_data() override { return made(195, "train"); }
-  data::DatasetPtr test_data() override { return made(2, "test"); }  // fewer than there are ranks
-  at::Tensor loss_of(const data::Samples& samples) override { return losses(samples).mean(); }
-  Scores score_of(const data::Samples& samples) override {
-    return {.loss_sum = losses(samples).sum().item<double>(), .count = samples.inputs[1].size(0)};
-  }
+  data::DatasetPtr training() override { return made(195, "train"); }
+  data::DatasetPtr validation() override { return made(2, "test"); }  // fewer than there are ranks
+  at::Tensor training_step(const data::Samples& batch) override { return losses(batch).mean(); }
 
  private:
   at::Tensor losses(const data::Samples& samples) {
-    const at::Tensor hidden = at::tanh(net_.of_row(samples.inputs[0]) + net_.of_mask(samples.inputs[1]));
-    return (net_.out(hidden).squeeze(1) - samples.targets[0]).square() * samples.targets[1];
+    const at::Tensor hidden = at::tanh(net_.of_row(samples.at("row")) + net_.of_mask(samples.at("mask")));
+    return (net_.out(hidden).squeeze(1) - samples.target).square() * samples.at("weight");
   }
   static data::DatasetPtr made(std::int64_t count, const char* name) {
     const at::Tensor row = at::empty({count, 4}, at::kDouble);
     const at::Tensor mask = at::empty({count, 2}, at::kDouble);
     nn::fill_uniform(row, name, 1, 1.0);
     nn::fill_uniform(mask, name, 2, 1.0);
-    return data::in_memory({row, mask}, {row.sum(1) - mask.sum(1), mask.select(1, 0).abs()}, name);
+    return data::in_memory(
+        {{"row", row}, {"mask", mask}, {"target", row.sum(1) - mask.sum(1)}, {"weight", mask.select(1, 0).abs()}},
+        name);
   }
 
   TwoInputsNet net_;
@@ -93,19 +88,17 @@ TEST_F(OwnTaskTest, WithoutRightAnswersThereIsNoAccuracy) {
   EXPECT_THAT(output_, AllOf(HasSubstr("test loss "), HasSubstr("(2 samples)"), Not(HasSubstr("accuracy"))));
   EXPECT_FALSE(summary("run").contains("test_accuracy"));
   EXPECT_EQ(summary("run")["test_samples"], 2);
-  EXPECT_EQ(Scores{}.accuracy(), std::nullopt);
-  EXPECT_EQ((Scores{.correct = 3, .count = 4}).accuracy(), 0.75);
 }
 
-class Speechless final : public Regression {
+class Misspelt final : public Regression {
  public:
   using Regression::Regression;
-  at::Tensor loss_of(const data::Samples& samples) override { return Task::loss_of(samples); }
+  at::Tensor training_step(const data::Samples& batch) override { return batch.at("masc"); }
 };
 
-TEST_F(OwnTaskTest, ATaskWithoutALossIsToldWhatToWrite) {
-  EXPECT_THAT(refusal<Speechless>(config("run")),
-              HasSubstr("the task 'regression' has no loss\n  fix: override loss(input, target), or loss_of(samples)"));
+TEST_F(OwnTaskTest, ATensorThatIsNotThereIsNamedWithThoseThatAre) {
+  EXPECT_THAT(refusal<Misspelt>(config("run")),
+              HasSubstr("no tensor of this name\n  got: masc   expected: target, row, mask, weight"));
 }
 
 class Single final : public Regression {

@@ -70,21 +70,19 @@ inline data::DatasetPtr made_data(std::int64_t size, at::ScalarType type, const 
   return data::in_memory(input, input.narrow(1, 0, 4).argmax(1), name);
 }
 
-class SmallTask final : public Task {
+class SmallTask final : public Task, public DataModule {
  public:
   explicit SmallTask(const Config& config, int width = 16)
       : type_(config.train.precision == "fp64" ? at::kDouble : at::kFloat), net_(width) {
     net_.to(type_);
   }
-  const std::string& name() const override {
-    static const std::string kName = "small";
-    return kName;
-  }
   torch::nn::Module& module() override { return net_; }
-  data::DatasetPtr training_data() override { return data ? data : made_data(195, type_, "train"); }
-  data::DatasetPtr test_data() override { return held_out ? held_out : made_data(511, type_, "test"); }
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
-    const at::Tensor scores = net_.forward(input);
+  data::DatasetPtr training() override { return data ? data : made_data(195, type_, "train"); }
+  data::DatasetPtr validation() override { return held_out ? held_out : made_data(511, type_, "test"); }
+  at::Tensor training_step(const data::Samples& batch) override {
+    const at::Tensor& target = batch.target;
+    const at::Tensor scores = net_.forward(batch.input);
+    if (log_step) log_step(*this, scores, target);
     const at::Tensor loss =
         at::cross_entropy_loss(dropout > 0 ? at::dropout(scores, dropout, net_.is_training()) : scores, target);
     ++calls_;
@@ -93,17 +91,23 @@ class SmallTask final : public Task {
     if (is_due) loss.register_hook([by = poison_gradient_by](const at::Tensor& g) { return g * by; });
     return calls_ == poison_call ? loss * std::numeric_limits<double>::quiet_NaN() : loss;
   }
-  std::int64_t score_batch() const override { return samples_a_score; }
-  Scores score(const at::Tensor& input, const at::Tensor& target) override {
-    scored += target.size(0);
-    const at::Tensor scores = net_.forward(input).to(at::kDouble);
-    return {.loss_sum = at::cross_entropy_loss(scores, target, {}, at::Reduction::Sum).item<double>(),
-            .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
-            .count = target.size(0)};
+  std::int64_t validation_batch() const override { return samples_a_call; }
+  void validation_step(const data::Samples& batch) override {
+    validated += batch.target.size(0);
+    const at::Tensor scores = net_.forward(batch.input).to(at::kDouble);
+    log("test_accuracy", accuracy(scores, batch.target));
+    log("test_loss", at::cross_entropy_loss(scores, batch.target));
+    if (figure) log("figure", *figure);
+  }
+  template <class Value>
+  void note(std::string_view name, const Value& value) {
+    log(name, value);
   }
   double dropout = 0;
-  std::int64_t samples_a_score = 250;
-  std::int64_t scored = 0;
+  std::int64_t samples_a_call = 250;
+  std::int64_t validated = 0;
+  std::optional<double> figure = {};  // logged by validations
+  std::function<void(SmallTask&, const at::Tensor& scores, const at::Tensor& target)> log_step = {};
   data::DatasetPtr data = {};      // for training; if null, a formula makes the data
   data::DatasetPtr held_out = {};  // for validation; if null, a formula makes the data
   std::function<void(std::int64_t call)> before_call = {};
@@ -156,7 +160,8 @@ class TrainerTest : public ::testing::Test {
       if (config.train.verify == 0) without.emplace();
       SmallTask task(config, width_);
       without.reset();
-      TrainerOptions options{.config = config, .write = [&](const std::string& text) { output_ += text; }};
+      TrainerOptions options{
+          .name = "small", .config = config, .write = [&](const std::string& text) { output_ += text; }};
       if (prepare) prepare(world.rank(), task, options);
       try {
         const FitResult mine = Trainer(task, world, options).fit();

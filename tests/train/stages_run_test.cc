@@ -36,26 +36,21 @@ struct SkipNet : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return nn::fold(units, x, skips); }
 };
 
-class SkipTask : public Task {
+class SkipTask : public Task, public DataModule {
  public:
   SkipTask() { net_.to(at::kDouble); }
-  const std::string& name() const override {
-    static const std::string kName = "skip";
-    return kName;
-  }
   torch::nn::Module& module() override { return net_; }
   std::vector<nn::Unit> units() override { return net_.units; }
   std::vector<nn::Skip> skips() override { return net_.skips; }
-  data::DatasetPtr training_data() override { return made_data(195, at::kDouble, "train"); }
-  data::DatasetPtr test_data() override { return made_data(50, at::kDouble, "test"); }
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
-    return at::cross_entropy_loss(net_.forward(input), target);
+  data::DatasetPtr training() override { return made_data(195, at::kDouble, "train"); }
+  data::DatasetPtr validation() override { return made_data(50, at::kDouble, "test"); }
+  at::Tensor training_step(const data::Samples& batch) override {
+    return at::cross_entropy_loss(net_.forward(batch.input), batch.target);
   }
-  Scores score(const at::Tensor& input, const at::Tensor& target) override {
-    const at::Tensor scores = net_.forward(input);
-    return {.loss_sum = at::cross_entropy_loss(scores, target, {}, at::Reduction::Sum).item<double>(),
-            .correct = scores.argmax(1).eq(target).sum().item<std::int64_t>(),
-            .count = target.size(0)};
+  void validation_step(const data::Samples& batch) override {
+    const at::Tensor scores = net_.forward(batch.input);
+    log("test_accuracy", accuracy(scores, batch.target));
+    log("test_loss", at::cross_entropy_loss(scores, batch.target));
   }
 
  private:
@@ -72,7 +67,7 @@ class StagesRun : public TrainerTest {
       Trainer(task, world,
               {.config = run,
                .write = [&](const std::string& text) { said += text + "\n"; },
-               .make_task = [] { return std::make_unique<Second>(); }})
+               .make_task = [] { return std::make_shared<Second>(); }})
           .fit();
     });
     return said;
@@ -122,9 +117,7 @@ struct StartsOtherwise : SkipTask {
   }
 };
 struct OtherLoss : SkipTask {
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
-    return SkipTask::loss(input, target) + 1;
-  }
+  at::Tensor training_step(const data::Samples& batch) override { return SkipTask::training_step(batch) + 1; }
 };
 struct OtherUnits : SkipTask {
   std::vector<nn::Unit> units() override { return {SkipTask::units()[0]}; }
@@ -157,8 +150,8 @@ TEST_F(StagesRun, ASecondModelThatIsAnotherIsNamed) {
 // Work before the first unit would be lost: the ranks of the first stage do not do it.
 TEST_F(StagesRun, WorkBeforeTheFirstUnitIsRefused) {
   struct Scales : SkipTask {
-    at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
-      return SkipTask::loss(input * 2, target);
+    at::Tensor training_step(const data::Samples& batch) override {
+      return SkipTask::training_step({.input = batch.input * 2, .target = batch.target});
     }
   };
   Config run = config("scales");

@@ -11,6 +11,7 @@
 #include "fakes/cuda/stand_in.h"
 #include "reigen/train/decoder_task.h"
 #include "reigen/train/mlp_task.h"
+#include "reigen/train/program.h"
 #include "reigen/train/resnet18_task.h"
 #include "train/small_run.h"
 
@@ -39,32 +40,30 @@ Calls calls_of(int device) {
 }
 
 // The task of a recipe with few test samples, which notes the calls at the first loss of each window.
-class CountedTask final : public Task {
+class CountedTask final : public Task, public DataModule {
  public:
-  CountedTask(std::unique_ptr<Task> recipe, std::int64_t losses_a_step)
+  CountedTask(Training recipe, std::int64_t losses_a_step)
       : recipe_(std::move(recipe)), losses_a_step_(losses_a_step) {}
 
-  const std::string& name() const override { return recipe_->name(); }
-  torch::nn::Module& module() override { return recipe_->module(); }
-  std::vector<nn::Unit> units() override { return recipe_->units(); }
-  void initialize(std::uint64_t seed) override { recipe_->initialize(seed); }
-  data::DatasetPtr training_data() override { return recipe_->training_data(); }
-  data::DatasetPtr test_data() override {
-    if (!test_) {
-      const data::Samples few = recipe_->test_data()->gather(std::vector<std::int64_t>{0, 1});
-      test_ = data::in_memory(few.input, few.target, "few");
+  torch::nn::Module& module() override { return recipe_.task->module(); }
+  std::vector<nn::Unit> units() override { return recipe_.task->units(); }
+  void initialize(std::uint64_t seed) override { recipe_.task->initialize(seed); }
+  data::DatasetPtr training() override { return recipe_.data->training(); }
+  data::DatasetPtr validation() override {
+    if (!validation_) {
+      const data::Samples few = recipe_.data->validation()->gather(std::vector<std::int64_t>{0, 1});
+      validation_ = data::in_memory(few.input, few.target, "few");
     }
-    return test_;
+    return validation_;
   }
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override {
+  at::Tensor training_step(const data::Samples& batch) override {
     if (losses_ % (kSteps * losses_a_step_) == kWarmUp * losses_a_step_ % (kSteps * losses_a_step_) &&
         losses_ >= kWarmUp * losses_a_step_) {
-      noted_.push_back(calls_of(input.device().index()));
+      noted_.push_back(calls_of(batch.input.device().index()));
     }
     ++losses_;
-    return recipe_->loss(input, target);
+    return recipe_.task->training_step(batch);
   }
-  Scores score(const at::Tensor& input, const at::Tensor& target) override { return recipe_->score(input, target); }
 
   std::vector<Calls> windows() const {
     std::vector<Calls> windows;
@@ -79,21 +78,21 @@ class CountedTask final : public Task {
   }
 
  private:
-  std::unique_ptr<Task> recipe_;
+  Training recipe_;
   std::int64_t losses_a_step_;
-  data::DatasetPtr test_;
+  data::DatasetPtr validation_;
   std::int64_t losses_ = 0;
   std::vector<Calls> noted_;
 };
 
-using MakeTask = std::unique_ptr<Task> (*)();
-std::unique_ptr<Task> mlp() { return std::make_unique<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 48}); }
-std::unique_ptr<Task> resnet18() {
-  return std::make_unique<ResNet18Task>(ResNet18TaskOptions{.width = 4, .norm_batch = 1});
+using MakeTask = Training (*)();
+Training mlp() { return as_both(std::make_shared<MlpTask>(MlpTaskOptions{.layers = 3, .dim = 48})); }
+Training resnet18() {
+  return as_both(std::make_shared<ResNet18Task>(ResNet18TaskOptions{.width = 4, .norm_batch = 1}));
 }
-std::unique_ptr<Task> gpt() {
-  return std::make_unique<GptTask>(
-      GptTaskOptions{.model = {.vocab = 0, .layers = 2, .dim = 16, .heads = 2, .context = 8}});
+Training gpt() {
+  return as_both(std::make_shared<GptTask>(
+      GptTaskOptions{.model = {.vocab = 0, .layers = 2, .dim = 16, .heads = 2, .context = 8}}));
 }
 struct Model {
   const char* name;
@@ -154,7 +153,7 @@ TEST_P(SteadyStepTest, WaitsForNothingAndAllocatesNothing) {
   run.train.clip_norm = 0.1;
   run.parallel.shard = shard;
   const bool by_units = ranks > 1 && run.parallel.shard != "none" && run.parallel.shard != "optimizer";
-  const std::int64_t units = static_cast<std::int64_t>(model.make()->units().size());
+  const std::int64_t units = static_cast<std::int64_t>(model.make().task->units().size());
   // A sum for each bucket; with shares one for each unit, and for the parameters of no unit, in each backward.
   const std::int64_t sums = ranks == 1 ? 0 : by_units ? kBackwards * (units + 1) : 1;
   // Calls for the layers of gpt in a forward and backward: each of its 2 layers has two norms (forward, backward, sums)

@@ -76,7 +76,7 @@ TEST_F(TrainerTest, AScoreOfNoSamplesIsRefused) {
   const ExitCode code = failure(
       2, config("run"), [](int, SmallTask& task, TrainerOptions&) { task.held_out = std::make_shared<NoSamples>(); });
   EXPECT_EQ(code, ExitCode::kBadData);
-  EXPECT_THAT(failure_text_, HasSubstr("there are no test samples"));
+  EXPECT_THAT(failure_text_, HasSubstr("there are no samples for validation"));
 }
 
 TEST_F(TrainerTest, TheSameRunTwiceGivesTheSameBits) {
@@ -136,8 +136,8 @@ TEST_F(TrainerTest, AWishToStopOnOneRankStopsAllAfterTheSameStep) {
 TEST_F(TrainerTest, AWishToStopBreaksOffTheValidationBetweenEpochs) {
   fit(2, config("whole"));
   const auto stop_in_validation = [](int rank, SmallTask& task, TrainerOptions& options) {
-    task.samples_a_score = 1;
-    if (rank == 1) options.stop_requested = [&task] { return task.scored > 0; };
+    task.samples_a_call = 1;
+    if (rank == 1) options.stop_requested = [&task] { return task.validated > 0; };
   };
   const FitResult stopped = fit(2, config("parts"), stop_in_validation);
   EXPECT_TRUE(stopped.stopped);

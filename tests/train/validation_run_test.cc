@@ -80,7 +80,7 @@ TEST_F(ValidationRun, ALimitHoldsForAllButTheLast) {
 TEST_F(ValidationRun, IsTriedOutBeforeTheFirstStep) {
   Config run = config("run");
   run.validate.sanity = 2;
-  const Prepare small = [](int, SmallTask& task, TrainerOptions&) { task.samples_a_score = 10; };
+  const Prepare small = [](int, SmallTask& task, TrainerOptions&) { task.samples_a_call = 10; };
   fit(3, run, small);
   EXPECT_THAT(output_, HasSubstr("validation tried out on 60 test samples"));
   EXPECT_EQ(validations_of(root_ / "run").size(), 3U);

@@ -25,6 +25,8 @@ namespace reigen::config {
 struct RunConfig {
   std::string dir = {};
   std::string resume = {};
+  std::string weights = {};
+  bool strict = true;
   bool save_initial = false;
   std::string trace = {};
   std::string ranks = "processes";
@@ -34,7 +36,14 @@ struct RunConfig {
 inline void describe(Fields& fields, RunConfig& o) {
   fields.section = "run";
   fields.add("dir", o.dir, "directory for the run's files; empty: runs/<recipe>-<date-time>");
-  fields.add("resume", o.resume, "true: resume from the newest checkpoint in run.dir; or the path of a checkpoint");
+  fields.add(
+      "resume", o.resume,
+      "true or last: resume from the newest checkpoint in run.dir; best: from that of checkpoint.monitor; or a path");
+  fields.add("weights", o.weights,
+             "the weights to begin with: a safetensors or PyTorch file, a run, a checkpoint; best, last: of run.dir; "
+             "empty: by seed");
+  fields.add("strict", o.strict,
+             "false: run.weights may lack tensors of the model, and have others; what fits is taken");
   fields.add("save_initial", o.save_initial, "write the initial weights to initial.safetensors");
   fields.add("trace", o.trace, "steps (10:15) whose timeline goes to trace.json, for ui.perfetto.dev; empty: none");
   fields.add("ranks", o.ranks, {"processes", "threads"}, "whether ranks are processes, or (with -n N) threads of one");
@@ -241,14 +250,24 @@ inline void describe(Fields& fields, CommConfig& o) {
 }
 
 struct CheckpointConfig {
+  std::string every = {};
   std::int64_t every_steps = 0;
   std::int64_t keep = 2;
+  std::string monitor = {};
+  std::string mode = "min";
+  std::int64_t top_k = 1;
   bool asynchronous = false;
 };
 inline void describe(Fields& fields, CheckpointConfig& o) {
   fields.section = "checkpoint";
-  fields.add("every_steps", o.every_steps, at_least(0), "steps between checkpoints; 0: only at a stop and at the end");
+  fields.add("every", o.every,
+             "how often, besides at a stop and at the end: 500 (steps), 0.5 epochs, 30 min; empty: only then");
+  fields.add("every_steps", o.every_steps, at_least(0), "the same in steps, an earlier name; 0: as checkpoint.every");
   fields.add("keep", o.keep, at_least(1).up_to(1e6), "number of newest checkpoints that are kept");
+  fields.add("monitor", o.monitor,
+             "also keep the checkpoints with the best values of this figure of validations: test_loss");
+  fields.add("mode", o.mode, {"min", "max"}, "with checkpoint.monitor: whether less or more is better");
+  fields.add("top_k", o.top_k, at_least(1).up_to(1000), "with checkpoint.monitor: how many of the best are kept");
   fields.add("asynchronous", o.asynchronous, "write during the next steps; needs memory for a copy of the state");
 }
 

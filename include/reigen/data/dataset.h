@@ -8,20 +8,40 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reigen/data/meaning.h"
 
 namespace reigen::data {
 
-// The tensors of B samples. A dataset sets `input` and `target`, or `inputs` and `targets` if its samples have several
-// tensors. Samples that a loader returns have all four set: `input` is inputs[0], and `target` is targets[0] (undefined
-// without targets).
+using NamedTensor = std::pair<std::string, at::Tensor>;
+
+// The tensors of B samples. Each has a name, and a row for each sample: [B, ...]. The usual two are `input` and
+// `target`; an undefined tensor is not there. Samples that need more tensors give them names: tokens and their "mask".
 struct Samples {
-  at::Tensor input = {};                 // [B, ...]
-  at::Tensor target = {};                // [B, ...]
-  std::vector<at::Tensor> inputs = {};   // [B, ...] each; e.g. a table and a picture, or tokens and their mask
-  std::vector<at::Tensor> targets = {};  // [B, ...] each
+  at::Tensor input = {};
+  at::Tensor target = {};
+  std::vector<NamedTensor> more = {};  // the other tensors
+
+  // The tensor of this name. Throws InvalidArgument, with the names that there are, if there is none.
+  const at::Tensor& at(std::string_view name) const;
+
+  // Calls f(name, tensor) for each tensor that is there: `input`, `target`, then those of `more`.
+  template <class F>
+  void for_each(const F& f) const {
+    if (input.defined()) f(std::string_view("input"), input);
+    if (target.defined()) f(std::string_view("target"), target);
+    for (const auto& [name, tensor] : more) f(std::string_view(name), tensor);
+  }
+  // Replaces each tensor that is there by f(tensor).
+  template <class F>
+  void transform(const F& f) {
+    if (input.defined()) input = f(input);
+    if (target.defined()) target = f(target);
+    for (auto& [name, tensor] : more) tensor = f(tensor);
+  }
 };
 
 // One pass of a loader over a dataset.
@@ -71,7 +91,8 @@ const char* to_string(Split split);  // "train", "test"
 // finds a change of the second hash, it reports the change and continues (Fact::is_told_only). Of a tensor of more than
 // 1 GiB, only rows at equal distances are hashed. Throws InvalidArgument for tensors that do not fit together.
 DatasetPtr in_memory(const at::Tensor& input, const at::Tensor& target, std::string name = "in memory");
-DatasetPtr in_memory(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets,
-                     std::string name = "in memory");
+// The same for samples of tensors with these names: in_memory({{"tokens", t}, {"mask", m}, {"target", y}}). Each name
+// is given once.
+DatasetPtr in_memory(const std::vector<NamedTensor>& tensors, std::string name = "in memory");
 
 }  // namespace reigen::data

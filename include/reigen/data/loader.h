@@ -60,21 +60,15 @@ struct LoaderOptions {
   int device_prefetch = 2;
 };
 
-struct MicroBatch {
-  at::Tensor input = {};  // [max(count, 1), ...], a view of the batch's tensor
-  at::Tensor target = {};
-  std::vector<at::Tensor> inputs = {};  // all input tensors; the first of them is `input`
-  std::vector<at::Tensor> targets = {};
+// Samples whose tensors have max(count, 1) rows and are views of the batch's tensors.
+struct MicroBatch : Samples {
   std::int64_t count = 0;  // samples, without a repeated sample of weight 0
   std::int64_t terms = 0;  // terms of these samples in the loss
   double weight = 1;       // terms · number of ranks / global_terms of the batch; 0 if there is no sample
 };
 
-struct Batch {
-  at::Tensor input;  // [max(count, 1), ...]
-  at::Tensor target;
-  std::vector<at::Tensor> inputs;  // all input tensors; the first of them is `input`
-  std::vector<at::Tensor> targets;
+// Samples whose tensors have max(count, 1) rows.
+struct Batch : Samples {
   std::vector<std::int64_t> indices;  // dataset indices of the `count` samples
   std::int64_t count = 0;             // samples of this rank, without a repeated sample of weight 0
   std::int64_t global_count = 0;      // samples of all ranks, without repeated samples

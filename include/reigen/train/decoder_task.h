@@ -16,6 +16,7 @@
 #include "reigen/data/text.h"
 #include "reigen/models/gpt.h"
 #include "reigen/models/llama.h"
+#include "reigen/train/data_module.h"
 #include "reigen/train/task.h"
 
 namespace reigen::train {
@@ -37,12 +38,11 @@ using GptTaskOptions = DecoderTaskOptions<models::GptOptions>;
 using LlamaTaskOptions = DecoderTaskOptions<models::LlamaOptions>;
 
 template <class Model, class Sizes>
-class DecoderTask final : public Task {
+class DecoderTask final : public Task, public DataModule {
  public:
   explicit DecoderTask(const DecoderTaskOptions<Sizes>& options = {});
 
-  const std::string& name() const override;
-  Model& module() override;  // throws as training_data(), and InvalidArgument for wrong sizes
+  Model& module() override;  // throws as training(), and InvalidArgument for wrong sizes
   std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
   parallel::Plan tensor_plan() override;
@@ -52,15 +52,14 @@ class DecoderTask final : public Task {
     return true;
   }
   nn::Carry first_input(const data::Samples& samples) override { return {own_tokens(samples.input)}; }
-  data::DatasetPtr training_data() override;  // throws as data::read_corpus and format::Tokenizer::read
-  data::DatasetPtr test_data() override;
+  data::DatasetPtr training() override;  // throws as data::read_corpus and format::Tokenizer::read
+  data::DatasetPtr validation() override;
   std::string kind_of_samples() const override;
   double flops_of_sample() override;
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
-  Scores score(const at::Tensor& input, const at::Tensor& target) override;
-  std::int64_t score_batch() const override { return 16; }  // few, because each sample has many tokens
-  std::string describe(const Scores& scores) const override;
-  std::vector<std::pair<std::string, double>> more_figures(const Scores& scores) const override;
+  at::Tensor training_step(const data::Samples& batch) override;
+  void validation_step(const data::Samples& batch) override;
+  std::int64_t validation_batch() const override { return 16; }  // few, because each sample has many tokens
+  std::string describe(const Figures& figures) const override;
   std::vector<std::pair<std::string, std::string>> files() override;  // the tokenizer
   std::string closing_words() override;
 
@@ -80,7 +79,7 @@ class DecoderTask final : public Task {
   parallel::TensorParallel divided_;
   parallel::ContextParallel context_;
   data::DatasetPtr training_;
-  data::DatasetPtr test_;
+  data::DatasetPtr validation_;
 };
 
 using GptTask = DecoderTask<models::Gpt, models::GptOptions>;

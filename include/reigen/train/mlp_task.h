@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reigen/models/mlp.h"
+#include "reigen/train/data_module.h"
 #include "reigen/train/task.h"
 
 namespace reigen::train {
@@ -24,20 +25,20 @@ struct MlpTaskOptions {
   std::int64_t dim = 1024;
 };
 
-class MlpTask final : public Task {
+class MlpTask final : public Task, public DataModule {
  public:
   explicit MlpTask(const MlpTaskOptions& options = {});
 
-  const std::string& name() const override;
   models::Mlp& module() override { return *model_; }
   std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
   nn::Carry first_input(const data::Samples& samples) override;  // the pictures as rows
-  data::DatasetPtr training_data() override;                     // throws as data::mnist
-  data::DatasetPtr test_data() override;
+  data::DatasetPtr training() override;                          // throws as data::mnist
+  data::DatasetPtr validation() override;
   std::string kind_of_samples() const override;
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
-  Scores score(const at::Tensor& input, const at::Tensor& target) override;
+  at::Tensor training_step(const data::Samples& batch) override;
+  void validation_step(const data::Samples& batch) override;
+  std::vector<data::NamedTensor> predict_step(const data::Samples& batch) override;  // "scores" [N, classes]
 
  private:
   data::DatasetPtr open(data::Split split) const;
@@ -45,7 +46,7 @@ class MlpTask final : public Task {
   MlpTaskOptions options_;
   std::unique_ptr<models::Mlp> model_;
   data::DatasetPtr training_;
-  data::DatasetPtr test_;
+  data::DatasetPtr validation_;
   std::string kind_;  // kind of samples; set when the training data are opened
 };
 

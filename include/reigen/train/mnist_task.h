@@ -7,8 +7,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "reigen/models/mnist_cnn.h"
+#include "reigen/train/data_module.h"
 #include "reigen/train/task.h"
 
 namespace reigen::train {
@@ -19,17 +21,17 @@ struct MnistOptions {
   bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
 };
 
-class MnistTask final : public Task {
+class MnistTask final : public Task, public DataModule {
  public:
   explicit MnistTask(const MnistOptions& options = {});
 
-  const std::string& name() const override;
   models::MnistCnn& module() override { return *model_; }
-  data::DatasetPtr training_data() override;  // throws as data::mnist
-  data::DatasetPtr test_data() override;
+  data::DatasetPtr training() override;  // throws as data::mnist
+  data::DatasetPtr validation() override;
   std::string kind_of_samples() const override;
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
-  Scores score(const at::Tensor& input, const at::Tensor& target) override;
+  at::Tensor training_step(const data::Samples& batch) override;
+  void validation_step(const data::Samples& batch) override;
+  std::vector<data::NamedTensor> predict_step(const data::Samples& batch) override;  // "scores" [N, classes]
 
  private:
   data::DatasetPtr open(data::Split split) const;
@@ -37,7 +39,7 @@ class MnistTask final : public Task {
   MnistOptions options_;
   std::unique_ptr<models::MnistCnn> model_;
   data::DatasetPtr training_;
-  data::DatasetPtr test_;
+  data::DatasetPtr validation_;
   std::string kind_;  // kind of samples; set when the training data are opened
 };
 

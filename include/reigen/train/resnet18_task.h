@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reigen/models/resnet18.h"
+#include "reigen/train/data_module.h"
 #include "reigen/train/task.h"
 
 namespace reigen::train {
@@ -24,19 +25,19 @@ struct ResNet18TaskOptions {
   std::int64_t norm_batch = 32;
 };
 
-class ResNet18Task final : public Task {
+class ResNet18Task final : public Task, public DataModule {
  public:
   explicit ResNet18Task(const ResNet18TaskOptions& options = {});
 
-  const std::string& name() const override;
-  models::ResNet18& module() override;  // throws as training_data()
+  models::ResNet18& module() override;  // throws as training()
   std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
-  data::DatasetPtr training_data() override;  // throws as data::image_folder
-  data::DatasetPtr test_data() override;
+  data::DatasetPtr training() override;  // throws as data::image_folder
+  data::DatasetPtr validation() override;
   std::string kind_of_samples() const override;
-  at::Tensor loss(const at::Tensor& input, const at::Tensor& target) override;
-  Scores score(const at::Tensor& input, const at::Tensor& target) override;
+  at::Tensor training_step(const data::Samples& batch) override;
+  void validation_step(const data::Samples& batch) override;
+  std::vector<data::NamedTensor> predict_step(const data::Samples& batch) override;  // "scores" [N, classes]
 
  private:
   ResNet18TaskOptions options_;
@@ -44,7 +45,7 @@ class ResNet18Task final : public Task {
   std::string taken_;         // the files that were taken from the folder, as text; set together with classes_
   std::unique_ptr<models::ResNet18> model_;
   data::DatasetPtr training_;
-  data::DatasetPtr test_;
+  data::DatasetPtr validation_;
 };
 
 }  // namespace reigen::train

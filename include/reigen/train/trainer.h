@@ -11,19 +11,25 @@
 // one thread of each rank uses its Trainer. Ranks may be threads of one process.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "reigen/comm/communicator.h"
+#include "reigen/train/callback.h"
 #include "reigen/train/config.h"
+#include "reigen/train/data_module.h"
 #include "reigen/train/task.h"
 
 namespace reigen::train {
 
 struct TrainerOptions {
+  std::string name = "training";                       // for messages, and for the names of directories
   Config config = {};                                  // the same on every rank
   std::int64_t batch_per_rank = 64;                    // used when train.global_batch is not set
   std::function<bool()> stop_requested = {};           // called once a step; true on any rank stops all ranks
@@ -32,7 +38,8 @@ struct TrainerOptions {
   std::string resume_command = {};                     // shown to the user when the run was stopped
   // Makes a second task like the first, with its model's memory. For train.verify with a mesh, which trains this model
   // as one process would.
-  std::function<std::unique_ptr<Task>()> make_task = {};
+  std::function<std::shared_ptr<Task>()> make_task = {};
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  // called in this order
 };
 
 struct FitResult {
@@ -40,13 +47,18 @@ struct FitResult {
   bool stopped = false;       // stopped on request: the program should return exit code 75
   bool already_done = false;  // the checkpoint is from a finished run
   std::filesystem::path directory = {};
-  Scores test = {};          // scores after the last step; empty when stopped
+  Figures validation = {};   // after the last step; empty when stopped, or without data for it
   double samples_per_s = 0;  // samples of a full step / median time of a step, without the first steps
 };
 
 class Trainer {
  public:
-  Trainer(Task& task, Communicator world, TrainerOptions options);
+  Trainer(Task& task, DataModule& data, Communicator world, TrainerOptions options);
+  // For a task that is its own DataModule.
+  template <class Both>
+  requires std::derived_from<Both, Task> && std::derived_from<Both, DataModule> Trainer(Both& both, Communicator world,
+                                                                                        TrainerOptions options)
+      : Trainer(both, both, std::move(world), std::move(options)) {}
   ~Trainer();
   Trainer(const Trainer&) = delete;  // has a lock on the run's directory
   Trainer& operator=(const Trainer&) = delete;
@@ -58,8 +70,20 @@ class Trainer {
   // parameters.
   FitResult fit();
 
-  // Collective. The task's score over all its test samples. Each sample is counted once: every rank scores its share.
-  Scores validate();
+  // Collective. The figures that validation_step() logs over all of DataModule::validation(), or test_step() over
+  // test(). Each sample counts once: every rank takes its share. Before fit(), the weights are those that run.resume or
+  // run.weights name, in the layout that the options say; without these two options, the module as it is, whole on
+  // every rank. After fit(), the weights are those that it has trained.
+  Figures validate();
+  Figures test();
+  // Collective. What predict_step() says to each sample of DataModule::predict(), in the order of the samples: the same
+  // names and types, with a row for each sample. Rank 0 gets them, in the memory of the host; the other ranks get
+  // nothing. Not with mesh.pp. The weights are those of validate().
+  std::vector<data::NamedTensor> predict();
+
+  // Collective. Saves a checkpoint of the state after fit(), if there is none of this step, and returns its path on
+  // every rank. Throws IoError.
+  std::filesystem::path save_checkpoint();
 
  private:
   struct Impl;

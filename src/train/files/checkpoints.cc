@@ -5,6 +5,8 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include "checkpoint/write.h"
 #include "comm/agree.h"
 #include "reigen/base/bytes.h"
+#include "train/files/rank_states.h"
 #include "train/run/agree.h"
 
 namespace reigen::train {
@@ -22,7 +25,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kMetricsState = "metrics";
+constexpr const char* kValidationIsDue = "state.validation_is_due";
 constexpr int kFailuresInARow = 3;  // after so many failed saves the run gives up
+
+config::Duration every_of(const config::CheckpointConfig& config) {
+  if (config.every_steps > 0) return {.count = static_cast<double>(config.every_steps)};
+  return config::parse_duration("checkpoint.every", config.every);
+}
 
 std::int64_t checkpoints_in(const fs::path& folder) {
   try {
@@ -35,15 +45,39 @@ std::int64_t checkpoints_in(const fs::path& folder) {
 }  // namespace
 
 Checkpoints::Checkpoints(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
-                         std::function<void()> give_up)
-    : run_(run), files_(files), data_(data), model_(model), lines_(lines), give_up_(std::move(give_up)) {}
+                         Callbacks& callbacks, std::function<void()> give_up)
+    : run_(run),
+      files_(files),
+      data_(data),
+      model_(model),
+      lines_(lines),
+      callbacks_(callbacks),
+      give_up_(std::move(give_up)) {}
 
 void Checkpoints::begin() {
-  if (files_.found() != nullptr) saved_ = asked_ = files_.found()->manifest().step;
+  const config::CheckpointConfig& config = run_.config.checkpoint;
+  if (!config.every.empty() || config.every_steps > 0) cadence_.emplace(every_of(config), data_.loader().size());
+  if (const checkpoint::Checkpoint* found = files_.found()) {
+    const checkpoint::Manifest& manifest = found->manifest();
+    saved_ = asked_ = manifest.step;
+    callbacks_.restore(manifest.options, manifest.world_size);
+    run_.validation_is_due = manifest.options.contains(kValidationIsDue);
+    if (run_.position > 0) restore_metrics(manifest);
+  }
   begins_with_nan_.clear();
   const State now = state();
   for (const checkpoint::Piece& piece : now.model.pieces()) {
     if (checkpoint::not_finite_in(piece).has_nan) begins_with_nan_.insert(piece.name);
+  }
+}
+
+// With another number of ranks, rank 0 brings the sums of all.
+void Checkpoints::restore_metrics(const checkpoint::Manifest& manifest) {
+  const std::vector<std::string> states = states_in(manifest.options, kMetricsState);
+  const bool is_same = manifest.world_size == run_.world.size();
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    if (is_same ? rank == static_cast<std::size_t>(run_.world.rank()) : run_.is_first())
+      run_.metrics.restore(states[rank]);
   }
 }
 
@@ -59,14 +93,27 @@ std::int64_t Checkpoints::bytes_needed() {
   return bytes;
 }
 
+// How many checkpoints the run will still write. How many fit into a time is not known: two, that is, more than one.
+std::int64_t Checkpoints::expected() const {
+  const config::CheckpointConfig& config = run_.config.checkpoint;
+  if (config.every.empty() && config.every_steps == 0) return 1;
+  const config::Duration every = every_of(config);
+  if (every.unit == config::Duration::Unit::kSeconds) return 2;
+  const double steps = every.unit == config::Duration::Unit::kSteps
+                           ? every.count
+                           : every.count * static_cast<double>(data_.loader().steps());
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(run_.total - run_.done) / steps));
+}
+
+bool Checkpoints::is_due(const InEpoch& step) { return cadence_ && cadence_->is_due(run_.done, step, run_.world); }
+
 void Checkpoints::look_at_room() {
   const std::int64_t bytes = bytes_needed();
   if (!run_.is_first()) return;
   const std::optional<std::uint64_t> room = base::room_in(files_.directory());
   if (!room) return;
   const std::int64_t there = checkpoints_in(folder());
-  const std::int64_t every = run_.config.checkpoint.every_steps;
-  const std::int64_t to_come = every > 0 ? (run_.total - run_.done + every - 1) / every : 1;
+  const std::int64_t to_come = expected();
   // A new checkpoint is written before an old one is deleted. So for a while there is one checkpoint more than
   // checkpoint.keep.
   const std::int64_t at_once =
@@ -134,6 +181,30 @@ void Checkpoints::prepare() {
   }
 }
 
+// Collective, because ranks and callbacks have states of their own.
+checkpoint::Manifest Checkpoints::manifest() const {
+  const bool ended = run_.position >= data_.loader().size();
+  std::map<std::string, std::string> options = data_.described();
+  keep_states(options, kMetricsState, run_.logs() ? run_.metrics.state() : std::string(), run_.world);
+  callbacks_.keep(options);
+  if (run_.validation_is_due) options[kValidationIsDue] = "true";
+  return {.step = run_.done,
+          .epoch = ended ? run_.epoch + 1 : run_.epoch,
+          .position = ended ? 0 : run_.position,
+          .global_batch = data_.loader().global_batch(),
+          .seed = run_.config.train.seed,
+          .world_size = run_.world.size(),
+          .optimizer_steps = model_.optimization().steps(),
+          .mesh = model_.mesh(),
+          .options = std::move(options)};
+}
+
+void Checkpoints::save_to(const fs::path& folder) {
+  const State now = checked_state();
+  wait();
+  checkpoint::save(folder, manifest(), now.contents(), std::numeric_limits<std::int64_t>::max(), run_.world);
+}
+
 void Checkpoints::save() {
   const State now = checked_state();
   wait();
@@ -150,22 +221,21 @@ void Checkpoints::save() {
       return std::string();
     });
     open();
-    const bool ended = run_.position >= data_.loader().size();
-    saver_->save({.step = run_.done,
-                  .epoch = ended ? run_.epoch + 1 : run_.epoch,
-                  .position = ended ? 0 : run_.position,
-                  .global_batch = data_.loader().global_batch(),
-                  .seed = run_.config.train.seed,
-                  .world_size = run_.world.size(),
-                  .optimizer_steps = model_.optimization().steps(),
-                  .mesh = model_.mesh(),
-                  .options = data_.described()},
-                 now.contents());
+    saver_->save(manifest(), now.contents());
     if (!asynchronous) hear();
   } catch (const IoError& error) {
     note_failed(error);
   }
   if (!asynchronous && should_give_up()) give_up_();
+}
+
+fs::path Checkpoints::save_now() {
+  if (!model_.is_made())
+    throw InvalidArgument(Report{.what = "save_checkpoint(): there is no state yet", .fix = "call fit() before"});
+  if (saved_ != run_.done) save();
+  wait();
+  if (saved_ != run_.done) throw common(IoError(why_not_));
+  return last();
 }
 
 // A run does not give up at its end, because other files are still to be written.
@@ -192,6 +262,7 @@ void Checkpoints::hear() {
     saved_ = asked_;
     failed_ = 0;
     lacks_room_ = false;
+    callbacks_.saved_checkpoint(*path);
   }
 }
 

@@ -21,8 +21,10 @@
 #include "train/files/run_files.h"
 #include "train/files/step_lines.h"
 #include "train/model/trained_model.h"
+#include "train/run/cadence.h"
 #include "train/run/run.h"
 #include "train/start/run_data.h"
+#include "train/watch/callbacks.h"
 
 namespace reigen::train {
 
@@ -30,11 +32,13 @@ class Checkpoints {
  public:
   // `give_up` is called on every rank if saves keep failing in the middle of a run. It must throw.
   Checkpoints(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
-              std::function<void()> give_up);
+              Callbacks& callbacks, std::function<void()> give_up);
 
   // Call it before the first step. The checkpoint from which the run is resumed counts as the newest saved one. Tensors
   // that are not trained and hold NaN now may hold NaN in checkpoints too.
   void begin();
+  // Whether a checkpoint is due after step run.done (checkpoint.every). Call it once after each step. Collective.
+  bool is_due(const InEpoch& step);
   // Collective. Warns before the first step if checkpoints or weights will not fit on the disk. It is only a warning,
   // because other programs may free space during the run.
   void look_at_room();
@@ -47,6 +51,10 @@ class Checkpoints {
   // Collective. Writes the lines of the steps to their files (step_lines.h), then saves the state. Throws the error of
   // require_finite() if the state is not finite.
   void save();
+  // Collective. Saves, if there is no checkpoint of this step, waits for it, and returns its path. Throws IoError.
+  std::filesystem::path save_now();
+  // Collective. Saves the state in another folder, and deletes nothing there. Waits for the disk. Throws IoError.
+  void save_to(const std::filesystem::path& folder);
   // Waits for the save in progress.
   void wait();
   // Checks without waiting whether the last save has ended, and records its result.
@@ -73,8 +81,11 @@ class Checkpoints {
     checkpoint::Contents contents() const { return {{"model", model.pieces()}, {"optimizer", optimizer.pieces()}}; }
   };
   State state() const;
+  void restore_metrics(const checkpoint::Manifest& manifest);
   State checked_state();
+  checkpoint::Manifest manifest() const;
   std::int64_t bytes_needed();
+  std::int64_t expected() const;
   void open();
   void note_failed(const IoError& error);
   bool should_give_up() const;
@@ -84,7 +95,9 @@ class Checkpoints {
   const RunData& data_;
   TrainedModel& model_;
   StepLines& lines_;
+  Callbacks& callbacks_;
   std::function<void()> give_up_;
+  std::optional<Cadence> cadence_;  // not set: only at a stop and at the end
   std::optional<checkpoint::Saver> saver_;
   std::int64_t saved_ = -1;
   std::int64_t asked_ = -1;

@@ -29,7 +29,7 @@ void RunFiles::find() {
   const std::string path = share_text(run_.world, point.checkpoint.string());
   together(run_.world, "run directory", [&] {
     if (run_.is_first() && point.run_directory.empty()) {
-      point.run_directory = default_run_directory(run_.task.name(), made_);
+      point.run_directory = default_run_directory(run_.name(), made_);
     }
   });
   directory_ = share_text(run_.world, point.run_directory.string());

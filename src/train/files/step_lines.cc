@@ -14,7 +14,14 @@
 namespace reigen::train {
 namespace {
 
-using Curves = std::vector<std::pair<std::string, double>>;
+using Curves = NamedValues;
+
+// "test" and "test_loss" give "test/loss". TensorBoard shows what has the same first word in one group; a name with a
+// slash of its own says its group itself.
+std::string tag_of(const std::string& group, const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  return group + "/" + (name.starts_with(group + "_") ? name.substr(group.size() + 1) : name);
+}
 
 Curves curves_of(const StepMetrics& m) {
   Curves curves{{"train/loss", m.loss},
@@ -28,13 +35,19 @@ Curves curves_of(const StepMetrics& m) {
                 {"time/comm_exposed_ms", m.comm_exposed_ms},
                 {"time/optimizer_ms", m.optimizer_ms}};
   if (m.grad_norm) curves.emplace_back("train/grad_norm", *m.grad_norm);
+  for (const auto& [name, value] : m.logged) curves.emplace_back(tag_of("train", name), value);
   return curves;
 }
 
 Curves curves_of(const ValidationMetrics& m) {
-  Curves curves{{"test/loss", m.test_loss}};
-  if (m.test_accuracy) curves.emplace_back("test/accuracy", *m.test_accuracy);
-  for (const auto& [name, value] : m.more) curves.emplace_back("test/" + name, value);
+  Curves curves;
+  for (const auto& [name, value] : m.figures) curves.emplace_back(tag_of("test", name), value);
+  return curves;
+}
+
+Curves curves_of(const EpochMetrics& m) {
+  Curves curves;
+  for (const auto& [name, value] : m.figures) curves.emplace_back(tag_of("epoch", name), value);
   return curves;
 }
 
@@ -136,6 +149,13 @@ void StepLines::write(const StepMetrics& metrics, const std::string& order) {
 }
 
 void StepLines::write(const ValidationMetrics& metrics) {
+  if (!metrics_) return;
+  metrics_->write(metrics);
+  write_board([&](SummaryWriter& board) { board.scalars(curves_of(metrics), metrics.step, metrics.time); });
+  tell_trouble();
+}
+
+void StepLines::write(const EpochMetrics& metrics) {
   if (!metrics_) return;
   metrics_->write(metrics);
   write_board([&](SummaryWriter& board) { board.scalars(curves_of(metrics), metrics.step, metrics.time); });

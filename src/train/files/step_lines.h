@@ -14,7 +14,7 @@
 #include "reigen/base/error.h"
 #include "reigen/data/sampler.h"
 #include "reigen/train/config.h"
-#include "reigen/train/metrics.h"
+#include "reigen/train/metrics_writer.h"
 #include "reigen/train/summary_writer.h"
 #include "train/files/appended_file.h"
 #include "train/run/console.h"
@@ -46,6 +46,7 @@ class StepLines {
   // the lines, rank 0 tells the user once for each cause.
   void write(const StepMetrics& metrics, const std::string& order);
   void write(const ValidationMetrics& metrics);
+  void write(const EpochMetrics& metrics);
   void flush();              // throws IoError
   void flush_what_can_be();  // only warns of an error, because the caller is about to throw a different error
 

@@ -35,13 +35,26 @@ nlohmann::ordered_json to_json(const MemoryReport& memory) {
 
 }  // namespace
 
+std::string to_json(const Figures& figures) {
+  nlohmann::ordered_json json;
+  for (const auto& [key, value] : figures.values) json[key] = value;
+  json["test_samples"] = figures.terms;
+  return json.dump(2) + '\n';
+}
+
 std::string to_json(const Summary& s) {
   const auto peak = s.peak_rss_bytes.empty() ? 0 : *std::max_element(s.peak_rss_bytes.begin(), s.peak_rss_bytes.end());
   nlohmann::ordered_json json = {{"task", s.task}};
-  if (const auto accuracy = s.test.accuracy()) json["test_accuracy"] = *accuracy;
-  const nlohmann::ordered_json rest = {{"test_loss", s.test.loss()},
-                                       {"test_samples", s.test.count},
-                                       {"samples_per_s", s.samples_per_s},
+  if (s.validation) {
+    json.update(nlohmann::ordered_json::parse(to_json(*s.validation)));
+  }
+  if (s.best) {
+    json["best"] = {{"monitor", s.best->monitor},
+                    {"value", s.best->value},
+                    {"step", s.best->step},
+                    {"checkpoint", s.best->path.string()}};
+  }
+  const nlohmann::ordered_json rest = {{"samples_per_s", s.samples_per_s},
                                        {"samples_per_s_overall", s.samples_per_s_overall},
                                        {"terms_per_s", s.terms_per_s},
                                        {"world_size", s.world_size},
@@ -76,7 +89,6 @@ std::string to_json(const Summary& s) {
     json["flops_of_sample"] = s.flops->of_sample;
     json["gemm_peak_flops_per_s"] = s.flops->peak;
   }
-  for (const auto& [key, value] : s.test_figures) json[key] = value;
   return json.dump(2) + '\n';
 }
 
@@ -86,7 +98,11 @@ std::string to_text(const Summary& s) {
       fmt::format("{}: {}{} of {} on {} ({}), {}\n", s.task, base::counted(s.steps - s.first_step, "step"), which,
                   base::counted(s.samples_per_step, "sample"), base::counted(s.world_size, "rank"), s.backend,
                   format_duration(s.wall_s));
-  text += fmt::format("  result         {}\n", s.test_text);
+  if (s.validation) text += fmt::format("  result         {}\n", s.validation_text);
+  if (s.best) {
+    text += fmt::format("  best           {} {:.6g} after step {}: {}\n", s.best->monitor, s.best->value, s.best->step,
+                        s.best->path.string());
+  }
   if (s.mean.step > 0) {
     const double all = s.mean.step;
     const auto share = [&](double part) { return fmt::format("{:.1f} ms ({:.0f} %)", part * 1e3, 100 * part / all); };

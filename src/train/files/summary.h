@@ -27,13 +27,19 @@ struct Summary {
   std::int64_t first_step = 0;  // steps done before this process started
   std::int64_t epochs = 0;
   std::int64_t global_batch = 0;
-  std::int64_t samples_per_step = 0;  // fewer than global_batch if the data have fewer samples
-  Scores test = {};
-  std::string test_text = {};                                     // the score as text for people
-  std::vector<std::pair<std::string, double>> test_figures = {};  // further figures of the task
-  double samples_per_s = 0;                                       // samples of a step / median time of a step
-  double samples_per_s_overall = 0;                               // samples / time of all steps, including the first
-  double terms_per_s = 0;                                         // likewise of the terms of the loss: tokens of a text
+  std::int64_t samples_per_step = 0;       // fewer than global_batch if the data have fewer samples
+  std::optional<Figures> validation = {};  // not set without data for validation
+  std::string validation_text = {};        // the figures as text for people
+  struct Best {                            // with checkpoint.monitor
+    std::string monitor = {};
+    double value = 0;
+    std::int64_t step = 0;
+    std::filesystem::path path = {};
+  };
+  std::optional<Best> best = {};
+  double samples_per_s = 0;          // samples of a step / median time of a step
+  double samples_per_s_overall = 0;  // samples / time of all steps, including the first
+  double terms_per_s = 0;            // likewise of the terms of the loss: tokens of a text
   // Of a task that knows how many operations a sample needs (Task::flops_of_sample()).
   struct Flops {
     double of_sample = 0;
@@ -57,6 +63,7 @@ struct Summary {
 };
 
 std::string to_json(const Summary& summary);
+std::string to_json(const Figures& figures);  // {"test_loss": ..., "test_samples": N}
 std::string to_text(const Summary& summary);
 
 }  // namespace reigen::train

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "reigen/base/error.h"
-#include "reigen/train/metrics.h"
+#include "reigen/train/metrics_writer.h"
 #include "train/files/appended_file.h"
 
 namespace reigen::train {

@@ -21,8 +21,8 @@
 namespace reigen::train {
 
 Ending::Ending(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
-               Checkpoints& checkpoints, Validation& validation, const MemoryWatch& memory, const StepTimes& times,
-               Outcome& outcome)
+               Checkpoints& checkpoints, Validation& validation, const BestCheckpoints& best, const MemoryWatch& memory,
+               const StepTimes& times, Outcome& outcome)
     : run_(run),
       files_(files),
       data_(data),
@@ -30,6 +30,7 @@ Ending::Ending(Run& run, const RunFiles& files, const RunData& data, TrainedMode
       lines_(lines),
       checkpoints_(checkpoints),
       validation_(validation),
+      best_(best),
       memory_(memory),
       times_(times),
       outcome_(outcome),
@@ -82,8 +83,10 @@ void Ending::finish() {
 }
 
 void Ending::write_results() {
-  test_ = validation_.score();
-  validation_.note(*test_, std::max<std::int64_t>(0, run_.position > 0 ? run_.epoch : run_.epoch - 1), true);
+  if (data_.has_validation()) {
+    figures_ = validation_.run();
+    validation_.note_last(*figures_, std::max<std::int64_t>(0, run_.position > 0 ? run_.epoch : run_.epoch - 1));
+  }
   const Summary summary = summarize();
   std::string text = to_text(summary);
   text.pop_back();
@@ -127,7 +130,7 @@ std::optional<Summary::Flops> Ending::flops_at(double samples_per_s) {
 }
 
 Summary Ending::summarize() {
-  Summary summary{.task = run_.task.name(),
+  Summary summary{.task = run_.name(),
                   .backend = run_.world.backend(),
                   .precision = run_.config.train.precision,
                   .strategy = run_.config.parallel.strategy.name,
@@ -139,9 +142,8 @@ Summary Ending::summarize() {
                   .epochs = run_.config.train.epochs,
                   .global_batch = data_.loader().global_batch(),
                   .samples_per_step = data_.samples_per_step(),
-                  .test = *test_,
-                  .test_text = run_.task.describe(*test_),
-                  .test_figures = run_.task.more_figures(*test_),
+                  .validation = figures_,
+                  .validation_text = figures_ ? run_.task.describe(*figures_) : "",
                   .mean = times_.mean(),
                   .first_step_s = first_step_s_,
                   .wall_s = process_age_seconds(),
@@ -155,6 +157,11 @@ Summary Ending::summarize() {
   summary.peak_rss_bytes.resize(static_cast<std::size_t>(run_.world.size()));
   run_.world.all_gather(&peak, summary.peak_rss_bytes.data(), 1, DataType::kInt64, {.tag = "peak memory"});
   summary.memory = memory_.report(model_, run_.world);
+  if (!best_.list().empty()) {
+    const BestCheckpoint& best = best_.list().front();
+    summary.best = {
+        .monitor = best_.monitor(), .value = best.value, .step = best.step, .path = best_.path_of(best.step)};
+  }
   summary.pipeline = draw_pipeline();
   if (times_.count() > 0) summary.flops = flops_at(summary.samples_per_s);
   return summary;
@@ -172,7 +179,7 @@ void Ending::say_closing_words() {
     const std::string words = run_.task.closing_words();
     if (!words.empty()) run_.say(words);
   } catch (const std::exception& error) {
-    run_.say(fmt::format("warning: no closing words of {}: {}", run_.task.name(), error.what()));
+    run_.say(fmt::format("warning: no closing words of {}: {}", run_.name(), error.what()));
   }
 }
 

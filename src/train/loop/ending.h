@@ -25,8 +25,8 @@ namespace reigen::train {
 class Ending {
  public:
   Ending(Run& run, const RunFiles& files, const RunData& data, TrainedModel& model, StepLines& lines,
-         Checkpoints& checkpoints, Validation& validation, const MemoryWatch& memory, const StepTimes& times,
-         Outcome& outcome);
+         Checkpoints& checkpoints, Validation& validation, const BestCheckpoints& best, const MemoryWatch& memory,
+         const StepTimes& times, Outcome& outcome);
 
   // Collective. Saves the last checkpoint, after the last step or when the run stops. After the last step, the weights
   // are written before the checkpoint, because they need less room, and the checkpoint must not take this room. If
@@ -40,8 +40,8 @@ class Ending {
   void require_complete() const;
   bool has_results() const { return models_.has_results(); }
 
-  // The scores that finish() has computed; not set before finish().
-  const std::optional<Scores>& test() const { return test_; }
+  // The figures of the validation in finish(); empty before finish(), or without data for validation.
+  Figures figures() const { return figures_.value_or(Figures{}); }
   // Notes the time since the process started. Call it at the end of the process's first step.
   void note_first_step();
 
@@ -60,11 +60,12 @@ class Ending {
   StepLines& lines_;
   Checkpoints& checkpoints_;
   Validation& validation_;
+  const BestCheckpoints& best_;
   const MemoryWatch& memory_;
   const StepTimes& times_;
   Outcome& outcome_;
   ModelFiles models_;
-  std::optional<Scores> test_;
+  std::optional<Figures> figures_;
   double first_step_s_ = 0;
 };
 

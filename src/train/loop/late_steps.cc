@@ -14,10 +14,11 @@ constexpr std::size_t kSums = 3;
 
 }  // namespace
 
-void LateSteps::add(Losses::Noted noted, const OwnLoss& own, const data::Batch& batch) {
+void LateSteps::add(Losses::Noted noted, const OwnLoss& own, const data::Batch& batch, Metrics::Step logged) {
   steps_.push_back({.noted = std::move(noted),
                     .batch = batch,
-                    .numbers = tensor::LateValues(at::cat({own.on_device(), model_.optimization().late_values()}))});
+                    .numbers = tensor::LateValues(at::cat({own.on_device(), model_.optimization().late_values()})),
+                    .logged = std::move(logged)});
   finish(1, 2);
 }
 
@@ -51,6 +52,7 @@ void LateSteps::read(Step& step) {
   // not, and this rank reports infinity.
   step.norm = std::isfinite(numbers[1]) ? HUGE_VAL : std::sqrt(numbers[1]);
   step.numbers.reset();
+  losses_.take_logged(step.noted, run_.metrics.finish(std::move(*step.logged), !stopped));
   step.sums = run_.world.allocate(kSums * sizeof(double));
   auto* const sums = static_cast<double*>(step.sums.get());
   sums[0] = loss;

@@ -31,7 +31,7 @@ class LateSteps {
       : run_(run), model_(model), losses_(losses), not_finite_(not_finite) {}
 
   // Collective. Call it after all work of the step was enqueued and the step was counted. Finishes older steps.
-  void add(Losses::Noted noted, const OwnLoss& own, const data::Batch& batch);
+  void add(Losses::Noted noted, const OwnLoss& own, const data::Batch& batch, Metrics::Step logged);
   // Does the same as add() for a step whose batch is left out. Such a step has no numbers to read.
   void add_left_out(Losses::Noted noted);
   // Collective. Finishes all steps. Does nothing if there are none.
@@ -47,6 +47,7 @@ class LateSteps {
     double own = 0;                                  // the mean loss of this rank, after the numbers were read
     double norm = 0;                                 // for the error report, if the step is not finite
     std::shared_ptr<void> sums = {};                 // kSums numbers of this rank; sums over all ranks after `added`
+    std::optional<Metrics::Step> logged = {};        // by the task
     Work added = {};
 
     bool was_read() const { return !numbers.has_value(); }

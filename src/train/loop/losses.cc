@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace reigen::train {
@@ -38,6 +39,20 @@ Losses::Noted Losses::noted(const Step& step, const data::Batch& batch, const St
   return one;
 }
 
+void Losses::take_logged(Noted& one, NamedValues logged) {
+  if (logged.size() != std::exchange(names_, logged.size())) {
+    for (const char* own : StepMetrics::kKeys) {
+      if (std::none_of(logged.begin(), logged.end(), [&](const auto& value) { return value.first == own; })) continue;
+      InvalidArgument error(Report{.what = fmt::format("training_step() logs \"{}\"", own),
+                                   .got = "a key that each line of metrics.jsonl has",
+                                   .fix = "log it under another name"});
+      if (!run_.mesh) error.mark_common();  // with mesh.pp only ranks of the last stage log
+      throw error;
+    }
+  }
+  one.metrics.logged = std::move(logged);
+}
+
 void Losses::note(Noted one) {
   if (model_.ranks_differ()) return late_.push_back(std::move(one));
   record(one);
@@ -57,7 +72,16 @@ void Losses::add_up_late() {
   late_.clear();
 }
 
+void Losses::end_epoch(std::int64_t epoch) {
+  const Figures figures = run_.metrics.gather(run_.world, run_.logs());
+  callbacks_.end_epoch(figures);
+  if (figures.values.empty() || !run_.is_first()) return;
+  lines_.write(
+      EpochMetrics{.step = run_.done, .epoch = epoch, .figures = figures.values, .time = seconds_since_1970()});
+}
+
 void Losses::record(Noted& one) {
+  callbacks_.note_loss(one.step, one.loss);
   if (!run_.is_first()) return;
   one.metrics.loss = one.loss;
   lines_.write(one.metrics, one.order);

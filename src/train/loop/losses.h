@@ -16,13 +16,14 @@
 #include "train/run/run.h"
 #include "train/run/step_times.h"
 #include "train/start/run_data.h"
+#include "train/watch/callbacks.h"
 
 namespace reigen::train {
 
 class Losses {
  public:
-  Losses(Run& run, const RunData& data, const TrainedModel& model, StepLines& lines)
-      : run_(run), data_(data), model_(model), lines_(lines) {}
+  Losses(Run& run, const RunData& data, const TrainedModel& model, StepLines& lines, Callbacks& callbacks)
+      : run_(run), data_(data), model_(model), lines_(lines), callbacks_(callbacks) {}
 
   // If each rank steps with its own gradients, the ranks wait for each other at least once in this many steps.
   static constexpr std::int64_t kTogether = 16;
@@ -47,6 +48,8 @@ class Losses {
   };
   // Makes the record of a step. Call it after the step was counted, so that run.done is the number of this step.
   Noted noted(const Step& step, const data::Batch& batch, const StepTime& time) const;
+  // Takes what the task has logged in a step. Throws InvalidArgument for a name that is a key of each line.
+  void take_logged(Noted& one, NamedValues logged);
   // Writes and shows the loss of a step, or keeps it until add_up_late() if each rank steps with its own gradients.
   void note(Noted one);
   // Writes and shows the loss of a step. `one.loss` must be the loss of the global batch.
@@ -54,13 +57,18 @@ class Losses {
   // Collective. Adds up over all ranks the losses of the steps that note() has kept, and writes and shows them. Does
   // nothing if note() has kept none.
   void add_up_late();
+  // Collective. Writes the figures that the task has logged in this epoch, over all ranks. Call it after the last step
+  // of the epoch was noted.
+  void end_epoch(std::int64_t epoch);
 
  private:
   Run& run_;
   const RunData& data_;
   const TrainedModel& model_;
   StepLines& lines_;
+  Callbacks& callbacks_;
   std::vector<Noted> late_;
+  std::size_t names_ = 0;  // so many logged names were looked at
 };
 
 }  // namespace reigen::train

@@ -49,17 +49,39 @@ void StepGraph::require_possible() const {
   static_cast<void>(tensor::graph_calls());  // a missing plug-in is told before the run begins
 }
 
+namespace {
+
+std::vector<at::Tensor> tensors_of(const data::Samples& samples) {
+  std::vector<at::Tensor> tensors;
+  samples.for_each([&](std::string_view, const at::Tensor& one) { tensors.push_back(one); });
+  return tensors;
+}
+
+// While it lives, what the task logs belongs to no step.
+class Apart {
+ public:
+  explicit Apart(Metrics& metrics) : metrics_(metrics) { std::swap(metrics_, kept_); }
+  ~Apart() { std::swap(metrics_, kept_); }
+  Apart(const Apart&) = delete;  // swaps back once
+  Apart& operator=(const Apart&) = delete;
+
+ private:
+  Metrics& metrics_;
+  Metrics kept_;
+};
+
+}  // namespace
+
 bool StepGraph::takes(const data::Batch& batch) {
   if (!is_wanted() || batch.count != data_.samples_per_step()) return false;
   const auto is_dense = [](const at::Tensor& one) { return one.layout() == at::kStrided; };
   if (!graph_) {
-    const bool fits = std::all_of(batch.inputs.begin(), batch.inputs.end(), is_dense) &&
-                      std::all_of(batch.targets.begin(), batch.targets.end(), is_dense);
-    return fits && ++steps_before_ > kStepsBefore;
+    const std::vector<at::Tensor> tensors = tensors_of(batch);
+    return std::all_of(tensors.begin(), tensors.end(), is_dense) && ++steps_before_ > kStepsBefore;
   }
   return std::equal(parts_.begin(), parts_.end(), batch.parts.begin(), batch.parts.end(),
                     [](const data::MicroBatch& to, const data::MicroBatch& from) {
-                      return are_alike(to.inputs, from.inputs) && are_alike(to.targets, from.targets);
+                      return are_alike(tensors_of(to), tensors_of(from));
                     });
 }
 
@@ -68,6 +90,7 @@ void StepGraph::drop() {
   gradients_.clear();
   parts_.clear();
   numbers_.clear();
+  logged_.reset();
   steps_before_ = 0;
 }
 
@@ -85,27 +108,19 @@ void StepGraph::enqueue(std::size_t part) {
 }
 
 void StepGraph::capture(const data::Batch& batch) {
-  const auto cloned = [](const std::vector<at::Tensor>& tensors) {
-    std::vector<at::Tensor> clones;
-    for (const at::Tensor& one : tensors) clones.push_back(one.clone());
-    return clones;
-  };
   const auto options = at::TensorOptions().dtype(at::kDouble).device(run_.device);
   parts_ = batch.parts;
-  for (data::MicroBatch& part : parts_) {
-    part.inputs = cloned(part.inputs);
-    part.targets = cloned(part.targets);
-    part.input = part.inputs.front();
-    part.target = part.targets.empty() ? at::Tensor() : part.targets.front();
-  }
+  for (data::MicroBatch& part : parts_) part.transform([](const at::Tensor& one) { return one.clone(); });
   on_gpu_ = at::zeros({static_cast<std::int64_t>(2 * parts_.size())}, options);
   sum_ = at::zeros({1}, options);
   graph_.emplace(run_.device);
+  const Apart apart(run_.metrics);
   try {
     graph_->capture([&] {
       sum_.zero_();
       for (std::size_t i = 0; i < parts_.size(); ++i) enqueue(i);
     });
+    logged_ = run_.metrics.take_for_replay();
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
@@ -136,14 +151,15 @@ OwnLoss StepGraph::run(const data::Batch& batch) {
     capture(batch);
   }
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const auto copy = [](const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
-      for (std::size_t k = 0; k < to.size(); ++k) to[k].copy_(from[k], /*non_blocking=*/true);
-    };
-    copy(parts_[i].inputs, batch.parts[i].inputs);
-    copy(parts_[i].targets, batch.parts[i].targets);
+    const std::vector<at::Tensor> from = tensors_of(batch.parts[i]);
+    auto next = from.begin();
+    for (const at::Tensor& to : tensors_of(parts_[i])) to.copy_(*next++, /*non_blocking=*/true);
   }
   set_numbers(batch);
   graph_->replay();
+  std::vector<std::int64_t> terms;
+  for (const data::MicroBatch& part : batch.parts) terms.push_back(part.terms);
+  run_.metrics.add_again(*logged_, terms);
   auto gradient = gradients_.begin();
   for (const at::Tensor& parameter : model_.module().parameters()) parameter.mutable_grad() = *gradient++;
   return OwnLoss(sum_);

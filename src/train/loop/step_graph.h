@@ -51,8 +51,9 @@ class StepGraph {
   std::vector<data::MicroBatch> parts_;  // the memory that the graph reads
   std::vector<double> numbers_;          // weight and terms of each part, as they are in on_gpu_
   at::Tensor on_gpu_;
-  at::Tensor sum_;                     // of the losses
-  std::vector<at::Tensor> gradients_;  // of all parameters, in memory of the graph
+  at::Tensor sum_;                       // of the losses
+  std::vector<at::Tensor> gradients_;    // of all parameters, in memory of the graph
+  std::optional<Metrics::Step> logged_;  // by the task in the capture; a replay computes its tensors again
   std::optional<tensor::DeviceGraph> graph_;
 };
 

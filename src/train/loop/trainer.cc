@@ -19,14 +19,17 @@
 #include "base/text.h"
 #include "reigen/tensor/compute_threads.h"
 #include "reigen/tensor/gpu_work.h"
+#include "train/files/best_checkpoints.h"
 #include "train/files/checkpoints.h"
 #include "train/files/outcome.h"
 #include "train/files/run_files.h"
 #include "train/files/step_lines.h"
 #include "train/loop/ending.h"
+#include "train/loop/evaluation.h"
 #include "train/loop/late_steps.h"
 #include "train/loop/losses.h"
 #include "train/loop/own_loss.h"
+#include "train/loop/predictions.h"
 #include "train/loop/step_graph.h"
 #include "train/loop/validation.h"
 #include "train/model/device.h"
@@ -39,6 +42,7 @@
 #include "train/run/step_times.h"
 #include "train/start/resume.h"
 #include "train/start/run_data.h"
+#include "train/watch/callbacks.h"
 #include "train/watch/memory_watch.h"
 #include "train/watch/not_finite.h"
 #include "train/watch/replica_watch.h"
@@ -49,10 +53,15 @@ namespace reigen::train {
 
 // The order of the members matters, because the constructor of a member takes members above it.
 struct Trainer::Impl {
-  Impl(Task& task, Communicator world, TrainerOptions options) : run(task, std::move(world), std::move(options)) {}
+  Impl(Task& task, DataModule& its_data, Communicator world, TrainerOptions options)
+      : run(task, its_data, std::move(world), std::move(options)) {}
 
   FitResult fit();
+  void open();
   void begin();
+  void begin_evaluation();
+  template <class Body>
+  auto evaluate(const Body& body);
   void begin_progress();
   bool train();
   void go_back();
@@ -74,9 +83,12 @@ struct Trainer::Impl {
   TrainedModel model{run};
   StepLines lines{run.console};
   Outcome outcome{run.console};
-  Checkpoints checkpoints{run, files, data, model, lines, [this] { ending.give_up(); }};
-  Losses losses{run, data, model, lines};
-  Validation validation{run, data, model, lines};
+  Callbacks callbacks{run};
+  Checkpoints checkpoints{run, files, data, model, lines, callbacks, [this] { ending.give_up(); }};
+  BestCheckpoints best{run, checkpoints};
+  Losses losses{run, data, model, lines, callbacks};
+  Evaluation evaluation{run, model};
+  Validation validation{run, data, model, lines, callbacks, best};
   NotFinite not_finite{run, model, checkpoints, lines};
   LateSteps late{run, model, losses, not_finite};
   StepGraph graph{run, data, model};
@@ -84,35 +96,55 @@ struct Trainer::Impl {
   ReplicaWatch replicas{run, model, checkpoints};
   SideBySide side_by_side{run, model};
   TraceWatch trace{run, files, model, outcome, cycle};
-  Ending ending{run, files, data, model, lines, checkpoints, validation, memory, times, outcome};
+  Ending ending{run, files, data, model, lines, checkpoints, validation, best, memory, times, outcome};
   std::vector<Watcher*> watchers = {&replicas, &trace, &memory};
+
+  // While it lives, LibTorch's current device, its stream and its modes are those of this run.
+  struct Place {
+    Place(const Run& run, const std::optional<c10::Stream>& own_stream)
+        : device(run.device.is_cuda() ? std::optional(run.device) : std::nullopt),
+          stream(own_stream),
+          arithmetic(run.config.train, run.device) {}
+    c10::OptionalDeviceGuard device;
+    c10::OptionalStreamGuard stream;
+    Arithmetic arithmetic;
+  };
+  std::optional<c10::Stream> own_stream;
+  bool is_open = false;
 };
 
-Trainer::Trainer(Task& task, Communicator world, TrainerOptions options)
-    : impl_(std::make_unique<Impl>(task, std::move(world), std::move(options))) {}
+Trainer::Trainer(Task& task, DataModule& data, Communicator world, TrainerOptions options)
+    : impl_(std::make_unique<Impl>(task, data, std::move(world), std::move(options))) {}
 
 Trainer::~Trainer() = default;
 
-Scores Trainer::validate() { return impl_->validation.score(); }
+std::filesystem::path Trainer::save_checkpoint() { return impl_->checkpoints.save_now(); }
 
 FitResult Trainer::fit() {
   try {
     return impl_->fit();
   } catch (const c10::OutOfMemoryError& error) {  // outside of a step: in a copy to the GPU or a validation
+    impl_->callbacks.failed(first_line_of(error));
     throw Error(ExitCode::kOsResource,
                 Report{.what = "out of memory of the GPU",
                        .got = first_line_of(error),
                        .fix = "parallel.shard parameters with several ranks, a smaller model, or in a task of your own "
-                              "a smaller score_batch()"});
+                              "a smaller validation_batch()"});
+  } catch (const std::exception& error) {
+    impl_->callbacks.failed(error.what());
+    throw;
   }
 }
 
-FitResult Trainer::Impl::fit() {
+// Finds where this rank computes, once.
+void Trainer::Impl::open() {
+  if (std::exchange(is_open, true)) return;
   try {
     require_same(run.config, run.world);
     run.device = device_of(run.config.train, run.world);
     open_mesh(run);
     graph.require_possible();
+    callbacks.require_valid();
     trace.open();
   } catch (InvalidArgument& error) {
     error.mark_common();
@@ -121,23 +153,25 @@ FitResult Trainer::Impl::fit() {
   const c10::OptionalDeviceGuard on(run.device.is_cuda() ? std::optional(run.device) : std::nullopt);
   if (run.device.is_cuda()) tensor::separate_gpu_work(run.world);
   // A graph cannot be captured on the default stream, and everything that takes part must be on one stream.
-  c10::OptionalStreamGuard stream;
-  if (graph.is_wanted()) {
-    stream.reset_stream(c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getNewStream(run.device));
-  }
-  const Arithmetic arithmetic(run.config.train, run.device);
+  if (graph.is_wanted()) own_stream = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getNewStream(run.device);
   tensor::share_cores(run.world, static_cast<int>(run.config.train.threads));
+}
+
+FitResult Trainer::Impl::fit() {
+  open();
+  const Place place(run, own_stream);
   begin();
   FitResult result{.directory = files.directory()};
   result.already_done = files.found() != nullptr && run.done >= run.total;
   if (result.already_done) {
     run.say(validation.has_ended()
-                ? fmt::format("{}: already finished: {} after step {}", run.task.name(), validation.why(), run.done)
+                ? fmt::format("{}: already finished: {} after step {}", run.name(), validation.why(), run.done)
                 : fmt::format(
                       "{}: already finished: the checkpoint is of step {}, train.epochs and train.max_steps ask for {}",
-                      run.task.name(), run.done, run.total));
+                      run.name(), run.done, run.total));
   } else {
     begin_progress();
+    callbacks.begin_fit();
     while (!train()) go_back();
   }
   result.steps = run.done;
@@ -154,7 +188,8 @@ FitResult Trainer::Impl::fit() {
   }
   if (!result.already_done || !ending.has_results()) ending.finish();
   lines.note_success(run.done);
-  result.test = ending.test().value_or(Scores{});
+  callbacks.end_fit();
+  result.validation = ending.figures();
   if (times.count() > 0) result.samples_per_s = static_cast<double>(data.samples_per_step()) / times.median_step();
   return result;
 }
@@ -191,20 +226,60 @@ void Trainer::Impl::begin() {
   if (run.rollbacks == 0 && run.done < run.total) checkpoints.look_at_room();
 }
 
+// Gives the model the weights of run.resume or run.weights, in the layout of the options.
+void Trainer::Impl::begin_evaluation() {
+  if (model.is_made()) return;
+  if (wants_resume(run.config)) files.find();
+  model.make({.from = files.found(), .global_batch = run.options.batch_per_rank * run.data.size()});
+}
+
+template <class Body>
+auto Trainer::Impl::evaluate(const Body& body) {
+  const bool is_bare = !model.is_made() && !wants_resume(run.config) && run.config.run.weights.empty();
+  if (is_bare) return body();
+  open();
+  const Place place(run, own_stream);
+  begin_evaluation();
+  return body();
+}
+
 void Trainer::Impl::begin_progress() {
   if (files.found() != nullptr) {
     run.say(fmt::format("going on after step {} from {}", run.done, files.found()->path().string()));
   }
   const data::Loader& loader = data.loader();
   const std::string engine = run.device.is_cpu() ? run.world.backend() : run.world.device_backend();
-  run.say(fmt::format("{}: {} ({}{}), {} {}, global batch {}, {} an epoch, files in {}", run.task.name(),
+  run.say(fmt::format("{}: {} ({}{}), {} {}, global batch {}, {} an epoch, files in {}", run.name(),
                       base::counted(run.world.size(), "rank"), engine,
-                      run.device.is_cpu() ? "" : " on " + run.device.str(), loader.size(), run.task.kind_of_samples(),
-                      loader.global_batch(), base::counted(loader.steps(), "step"), files.directory().string()));
+                      run.device.is_cpu() ? "" : " on " + run.device.str(), loader.size(),
+                      run.data_module.kind_of_samples(), loader.global_batch(), base::counted(loader.steps(), "step"),
+                      files.directory().string()));
   run.console.begin_progress({.log_every = run.config.train.log_every,
                               .steps = run.total,
                               .first_step = run.done,
                               .epochs = data.epochs_to_see()});
+}
+
+// ---- without training
+
+Figures Trainer::validate() {
+  return impl_->evaluate([&] { return impl_->validation.run(); });
+}
+
+Figures Trainer::test() {
+  return impl_->evaluate([&] {
+    const data::DatasetPtr data = impl_->data.open_for("test", [](DataModule& from) { return from.test(); });
+    return impl_->evaluation.run({.data = *data, .step = [&](const data::Samples& batch, bool /*counts*/) {
+                                    impl_->run.task.test_step(batch);
+                                  }});
+  });
+}
+
+std::vector<data::NamedTensor> Trainer::predict() {
+  return impl_->evaluate([&] {
+    const data::DatasetPtr data = impl_->data.open_for("predict", [](DataModule& from) { return from.predict(); });
+    return predictions_of(impl_->run, impl_->evaluation, *data);
+  });
 }
 
 // ---- the loop
@@ -212,7 +287,10 @@ void Trainer::Impl::begin_progress() {
 // Returns false if the run is to go on from an earlier checkpoint.
 bool Trainer::Impl::train() {
   run.task.module().train();
+  const LogTo to(run.task, &run.metrics);
   checkpoints.prepare();
+  if (run.validation_is_due && data.has_validation())
+    validation.run_in_epoch(run.position > 0 ? run.epoch : run.epoch - 1);
   try {
     while (run.done < run.total && !run.stop) {
       if (run_epoch(run.epoch)) {
@@ -234,6 +312,7 @@ bool Trainer::Impl::train() {
 void Trainer::Impl::go_back() {
   run.config.run.dir = files.directory().string();
   late.drop();
+  run.metrics = Metrics();
   side_by_side.close();
   graph.drop();
   checkpoints.release();
@@ -248,6 +327,7 @@ void Trainer::Impl::go_back() {
 // Returns false if the epoch was left before its end.
 bool Trainer::Impl::run_epoch(std::int64_t epoch) {
   auto batches = data.loader().epoch(epoch, run.position);
+  if (run.position == 0) callbacks.begin_epoch();
   Stopwatch wait;
   cycle.lap();
   while (data::Batch* batch = batches.next()) {
@@ -258,11 +338,19 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
     checkpoints.hear();
     const std::int64_t began = std::exchange(run.position, batch->position);
     const bool ended = run.position >= data.loader().size();
-    const std::int64_t every = run.config.checkpoint.every_steps;
-    const bool due = every > 0 && run.done % every == 0;
-    const bool validates = validation.is_due({.epoch = epoch, .begin = began, .end = run.position});
+    const InEpoch place{.epoch = epoch, .begin = began, .end = run.position};
+    const bool due = checkpoints.is_due(place);
+    const bool validates = validation.is_due(place);
     if (due || validates || ended || run.done == run.total || run.done % Losses::kTogether == 0) losses.add_up_late();
     if (due || validates || ended || run.done == run.total || run.stop) late.finish();
+    if (ended) losses.end_epoch(epoch);
+    // The validation after the last step is made at the end of the run, by Ending::finish(). A validation comes before
+    // the checkpoint of its step, which notes whether the validation is still to be made, because the run is stopped.
+    run.validation_is_due = validates && run.done < run.total;
+    if (run.validation_is_due && !run.stop) {
+      validation.run_in_epoch(epoch);
+      cycle.lap();
+    }
     if (due || run.stop) {
       const bool remembers = model.ranks_differ() || !model.parallel().strategy_state().empty();
       if (!due && run.done < run.total && remembers) {
@@ -273,11 +361,6 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
       }
       // The last checkpoint is saved by Ending::save_last(), which may write the weights before it.
       if (run.done < run.total && !run.stop) checkpoints.save();
-      cycle.lap();
-    }
-    // The validation after the last step is made at the end of the run, by Ending::finish().
-    if (validates && run.done < run.total && !run.stop) {
-      validation.score_epoch(epoch);
       cycle.lap();
     }
     if (ended) return true;
@@ -319,6 +402,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   };
   seed_step(run, run.done);
   for (Watcher* watcher : watchers) watcher->begin_step(run.done + 1, waited);
+  callbacks.begin_step(batch);
   end_phase(Phase::kData);
   model.parallel().number_step(run.done + 1);
   not_finite.begin_step();
@@ -332,6 +416,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
     side_by_side.before_optimizer(own.value(), batch.global_terms);
     phase.lap();
   }
+  callbacks.after_backward();
   Optimization::Gradients gradients = model.optimization().look();
   time.optimizer = lap(Phase::kGradients);
   Losses::Step given;
@@ -343,6 +428,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   if (given.skipped) {
     not_finite.skip();
   } else {
+    callbacks.before_optimizer();
     gradients = model.optimization().step(run.done, gradients, model.ranks_differ() ? &run.world : nullptr);
     if (!gradients.finite) not_finite.meet_after_step(batch);
     given.grad_norm = gradients.norm;
@@ -361,11 +447,15 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   if (times.count() == 0) ending.note_first_step();
   times.add(time, batch.global_count, batch.global_terms);
   Losses::Noted noted = losses.noted(given, batch, time);
-  if (is_late)
-    late.add(std::move(noted), own, batch);
-  else
+  Metrics::Step logged = run.metrics.take();
+  if (is_late) {
+    late.add(std::move(noted), own, batch, std::move(logged));
+  } else {
+    losses.take_logged(noted, run.metrics.finish(std::move(logged), !given.skipped));
     losses.note(std::move(noted));
+  }
   for (Watcher* watcher : watchers) watcher->end_step(run.done);
+  callbacks.end_step();
 }
 
 // Sets the loss of `step`, and whether the step is to be skipped. `own` is the sum of this rank's losses over its

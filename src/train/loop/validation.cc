@@ -1,9 +1,7 @@
 #include "train/loop/validation.h"
 
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,27 +12,30 @@
 #include <utility>
 
 #include "base/text.h"
-#include "data/complete.h"
 #include "reigen/base/error.h"
-#include "reigen/data/sampler.h"
-#include "train/model/device.h"
-#include "train/model/precision.h"
 #include "train/run/agree.h"
+#include "train/start/resume.h"
 
 namespace reigen::train {
 
 namespace {
 
-constexpr std::int64_t kCallsTogether = 16;  // number of forwards between two checks for a request to stop
-
-double figure_of(const std::vector<std::pair<std::string, double>>& figures, const std::string& name) {
-  std::vector<std::string> known;
-  for (const auto& [key, value] : figures) {
-    if (key == name) return value;
-    known.push_back(key);
+// metrics.jsonl has keys of its own in the line of a validation.
+void require_free_names(const Figures& figures) {
+  for (const char* own : ValidationMetrics::kKeys) {
+    if (!figures.find(own)) continue;
+    throw common(InvalidArgument(Report{.what = fmt::format("validation_step() logs \"{}\"", own),
+                                        .got = "a key that each line of metrics.jsonl has",
+                                        .fix = "log it under another name"}));
   }
+}
+
+double figure_of(const char* option, const Figures& figures, const std::string& name) {
+  if (const auto value = figures.find(name)) return *value;
+  std::vector<std::string> known;
+  for (const auto& one : figures.values) known.push_back(one.first);
   const std::string near = base::nearest(name, known);
-  throw common(InvalidArgument(Report{.what = "stop.monitor names no figure of the validation",
+  throw common(InvalidArgument(Report{.what = fmt::format("{} names no figure of the validation", option),
                                       .got = name,
                                       .expected = fmt::format("{}", fmt::join(known, ", ")),
                                       .fix = near.empty() ? "choose one of these" : "did you mean " + near + "?"}));
@@ -42,146 +43,72 @@ double figure_of(const std::vector<std::pair<std::string, double>>& figures, con
 
 }  // namespace
 
-Scores Validation::score_all(std::int64_t most, bool may_end) {
-  data_.open_test();
-  const std::int64_t samples = most > 0 ? std::min(most, data_.test().size()) : data_.test().size();
-  const at::NoGradGuard no_grad;
-  model_.settle();
-  auto averaged = model_.is_made() ? model_.optimization().swap_in_average() : std::nullopt;
-  torch::nn::Module& module = run_.task.module();
-  const bool was_training = module.is_training();
-  module.eval();
-  const bool gathers = model_.gathers();
-  if (gathers) model_.parallel().prepare_forward();
-  const data::Range mine = data::share_of({0, samples}, run_.data.rank(), run_.data.size());
-  Scores sum;
-  const std::int64_t batch = run_.task.score_batch();
-  const std::int64_t count = calls(samples);
-  bool ends = false;
-  const auto indices_of = [&](std::int64_t call) {
-    const std::int64_t first = mine.begin + call * batch;
-    std::vector<std::int64_t> indices;
-    for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
-    return indices;
-  };
-  const auto add = [&](const Scores& scores) {
-    sum.loss_sum += scores.loss_sum;
-    if (scores.correct) sum.correct = sum.correct.value_or(0) + *scores.correct;
-    sum.count += scores.count;
-  };
-  for (std::int64_t first = 0; first < count && !ends; first += kCallsTogether) {
-    const std::int64_t calls = std::min(kCallsTogether, count - first);
-    if (model_.pipeline()) {
-      score_in_stages(first, calls, indices_of, add);
-    } else {
-      for (std::int64_t call = first; call < first + calls; ++call) {
-        const std::vector<std::int64_t> indices = indices_of(call);
-        if (!indices.empty()) {
-          add(score_some(indices));
-        } else if (gathers) {
-          score_some({0});  // gathering is collective, so all ranks make the same number of forwards
-        }
-      }
-    }
-    const bool is_last = first + calls == count;  // after the last forward the score is complete, so it is used
-    ends = may_end && !is_last && hears_of_stop();
-  }
-  module.train(was_training);
-  if (averaged) averaged->end();
-  // A rank without a sample does not know whether the task has an accuracy. The last of the four sums says whether it
-  // has one.
-  double sums[4] = {sum.loss_sum, static_cast<double>(sum.correct.value_or(0)), static_cast<double>(sum.count),
-                    sum.correct ? 1.0 : 0.0};
-  run_.world.all_reduce(sums, sums, 4, DataType::kFloat64, ReduceOp::kSum, {.tag = "validation"});
-  const double copies = run_.copies();
-  Scores all{.loss_sum = sums[0] / copies, .count = std::llround(sums[2] / copies)};
-  if (sums[3] > 0) all.correct = std::llround(sums[1] / copies);
-  return all;
-}
-
-bool Validation::hears_of_stop() {
-  run_.stop = any_wishes_to_stop(run_.world, run_.wants_stop());
-  return run_.stop;
-}
-
-data::Samples Validation::samples_of(const std::vector<std::int64_t>& indices) {
-  const data::Dataset& test = data_.test();
-  return samples_on(run_.device, data::complete(test.gather(indices), test, static_cast<std::int64_t>(indices.size())));
-}
-
-Scores Validation::score_some(const std::vector<std::int64_t>& indices) {
-  const auto autocast = compute_type(run_.config.train.precision, run_.device);
-  return run_.task.score_of(samples_of(indices));
-}
-
-// All ranks make the same number of forwards. A rank without samples runs one that does not count.
-void Validation::score_in_stages(std::int64_t first, std::int64_t calls, const IndicesOf& indices_of,
-                                 const std::function<void(const Scores&)>& add) {
-  const auto samples = [&](int i) {
-    const std::vector<std::int64_t> indices = indices_of(first + i);
-    return samples_of(indices.empty() ? std::vector<std::int64_t>{0} : indices);
-  };
-  model_.pipeline().evaluate(model_.parallel(), static_cast<int>(calls),
-                             {.input = [&](int i) { return run_.task.first_input(samples(i)); },
-                              .loss =
-                                  [&](int i) {
-                                    const Scores scores = run_.task.score_of(samples(i));
-                                    if (!indices_of(first + i).empty()) add(scores);
-                                    return at::Tensor();
-                                  },
-                              .around =
-                                  [&](schedule::Kind, int, const std::function<void()>& body) {
-                                    const auto autocast = compute_type(run_.config.train.precision, run_.device);
-                                    body();
-                                  }});
-}
-
-// The number of forwards that the rank with the most samples makes.
-std::int64_t Validation::calls(std::int64_t samples) const {
-  const std::int64_t batch = run_.task.score_batch();
-  std::int64_t most = 0;
-  for (int rank = 0; rank < run_.data.size(); ++rank) {
-    const data::Range one = data::share_of({0, samples}, rank, run_.data.size());
-    most = std::max(most, (one.end - one.begin + batch - 1) / batch);
-  }
-  return most;
+Figures Validation::run_over(std::int64_t most, bool may_end) {
+  data_.open_validation();
+  callbacks_.begin_validation();
+  const Figures figures =
+      evaluation_.run({.data = data_.validation(),
+                       .step = [&](const data::Samples& batch, bool /*counts*/) { run_.task.validation_step(batch); },
+                       .most = most,
+                       .may_end = may_end});
+  if (run_.stop && may_end) return figures;  // broken off
+  require_free_names(figures);
+  callbacks_.end_validation(figures);
+  return figures;
 }
 
 void Validation::begin(const checkpoint::Checkpoint* found) {
   cadence_.emplace(config::parse_duration("validate.every", run_.config.validate.every), data_.loader().size());
   early_stop_ = EarlyStop(run_.config.stop);
   why_.clear();
-  if (early_stop_.is_on() && found != nullptr) remember(found->path().parent_path().parent_path() / "metrics.jsonl");
+  best_.remember({});
+  if (found != nullptr) remember(run_directory_of(found->path()) / "metrics.jsonl");
   if (has_ended() || run_.rollbacks > 0) return;
-  const bool asks = early_stop_.is_on() && early_stop_.monitor() != "test_loss";
+  if (!data_.has_validation()) {
+    if (!early_stop_.is_on() && !best_.is_on()) return;
+    const bool stops = early_stop_.is_on();
+    throw common(InvalidArgument(
+        Report{.what = fmt::format("{}.monitor needs data for validation", stops ? "stop" : "checkpoint"),
+               .got = stops ? early_stop_.monitor() : best_.monitor(),
+               .expected = "a DataModule with validation()",
+               .fix = "give it such data, or leave the option out"}));
+  }
+  const auto asks_for = [](bool is_on, const std::string& monitor) { return is_on && monitor != "test_loss"; };
+  const bool asks = asks_for(early_stop_.is_on(), early_stop_.monitor()) || asks_for(best_.is_on(), best_.monitor());
   const std::int64_t wanted = run_.done == 0 ? run_.config.validate.sanity : 0;
   const std::int64_t batches = std::max<std::int64_t>(wanted, asks ? 1 : 0);
   if (batches == 0) return;
-  const Scores scores = score_all(batches * run_.task.score_batch() * run_.data.size(), false);
-  if (early_stop_.is_on()) figure_of(figures_of(scores), early_stop_.monitor());  // throws if there is no such figure
+  const Figures figures = run_over(batches * run_.task.validation_batch() * run_.data.size(), false);
+  // These throw if there is no such figure.
+  if (early_stop_.is_on()) figure_of("stop.monitor", figures, early_stop_.monitor());
+  if (best_.is_on()) figure_of("checkpoint.monitor", figures, best_.monitor());
   if (wanted > 0)
-    run_.say(fmt::format("validation tried out on {} test samples: {}", scores.count, run_.task.describe(scores)));
+    run_.say(fmt::format("validation tried out on {} test samples: {}", figures.terms, run_.task.describe(figures)));
 }
 
-bool Validation::is_due(const InEpoch& step) { return cadence_->is_due(run_.done, step, run_.world); }
+bool Validation::is_due(const InEpoch& step) {
+  return data_.has_validation() && cadence_->is_due(run_.done, step, run_.world);
+}
 
-void Validation::score_epoch(std::int64_t epoch) {
+void Validation::run_in_epoch(std::int64_t epoch) {
   const auto started = Progress::Clock::now();
-  const bool is_whole = run_.position == data_.loader().size();
+  const bool is_whole = run_.position == data_.loader().size() || run_.position == 0;
   if (model_.ranks_differ() && !is_whole && !std::exchange(told_mean_, true)) {
     run_.say(
         fmt::format("note: to be validated, ranks were brought together after step {}, which strategy {} would not "
                     "have done there: the run goes on from their mean",
                     run_.done, run_.config.parallel.strategy.name));
   }
-  const Scores scores = score_all(run_.config.validate.limit, true);
+  const Figures figures = run_over(run_.config.validate.limit, true);
   const std::string prefix = fmt::format("epoch {}/{}{}: ", epoch + 1, data_.epochs_to_see(),
                                          is_whole ? "" : fmt::format(", step {}", run_.done));
   if (run_.stop) return run_.say(prefix + "validation broken off");
-  note(scores, epoch, false);
-  run_.say(prefix + run_.task.describe(scores));
+  run_.validation_is_due = false;
+  note(figures, epoch, false);
+  run_.say(prefix + run_.task.describe(figures));
+  if (best_.is_on()) best_.note(figure_of("checkpoint.monitor", figures, best_.monitor()));
   if (early_stop_.is_on()) {
-    early_stop_.note(figure_of(figures_of(scores), early_stop_.monitor()));
+    early_stop_.note(figure_of("stop.monitor", figures, early_stop_.monitor()));
     judge();
     if (has_ended()) run_.say(fmt::format("the training ends after step {}: {}", run_.done, why_));
   }
@@ -196,50 +123,64 @@ void Validation::judge() {
   run_.total = run_.done;
 }
 
-// The validation at the end of a run has its own samples (validate.limit), and would not have been made if the run had
-// been longer. So it does not count.
-void Validation::remember(const std::filesystem::path& metrics) {
-  std::vector<double> values;
+// The values of a figure in the validations of metrics.jsonl up to step run.done, on every rank.
+std::vector<Validation::Earlier> Validation::earlier(const std::filesystem::path& metrics, const std::string& monitor) {
+  std::vector<double> numbers;  // step, value and is_last of each
   if (run_.is_first()) {
     std::ifstream in(metrics);
     for (std::string line; std::getline(in, line);) {
       const auto json = nlohmann::json::parse(line, nullptr, false);
-      if (!json.is_object() || json.contains("loss") || json.contains("at_end")) continue;
+      if (!json.is_object() || !json.contains("test_samples")) continue;
       const auto step = json.find("step");
       if (step == json.end() || !step->is_number_integer() || step->get<std::int64_t>() > run_.done) continue;
-      if (!json.contains(early_stop_.monitor())) continue;
-      const auto& value = json[early_stop_.monitor()];
-      values.push_back(value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN());
+      if (!json.contains(monitor)) continue;
+      const auto& value = json[monitor];
+      numbers.push_back(static_cast<double>(step->get<std::int64_t>()));
+      numbers.push_back(value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN());
+      numbers.push_back(json.contains("at_end") ? 1 : 0);
     }
   }
-  auto count = static_cast<std::int64_t>(values.size());
+  auto count = static_cast<std::int64_t>(numbers.size());
   run_.world.broadcast(&count, 1, DataType::kInt64, 0, {.tag = "earlier validations"});
-  values.resize(static_cast<std::size_t>(count));
+  numbers.resize(static_cast<std::size_t>(count));
   if (count > 0)
-    run_.world.broadcast(values.data(), values.size(), DataType::kFloat64, 0, {.tag = "earlier validations"});
-  for (const double value : values) {
-    early_stop_.note(value);
+    run_.world.broadcast(numbers.data(), numbers.size(), DataType::kFloat64, 0, {.tag = "earlier validations"});
+  std::vector<Earlier> all;
+  for (std::size_t i = 0; i < numbers.size(); i += 3)
+    all.push_back({.step = std::llround(numbers[i]), .value = numbers[i + 1], .is_last = numbers[i + 2] > 0});
+  return all;
+}
+
+// For stop.monitor, the validation at the end of a run does not count: it has its own samples (validate.limit), and
+// would not have been made if the run had been longer.
+void Validation::remember(const std::filesystem::path& metrics) {
+  if (best_.is_on()) {
+    std::vector<std::pair<std::int64_t, double>> values;
+    for (const Earlier& one : earlier(metrics, best_.monitor())) values.emplace_back(one.step, one.value);
+    best_.remember(values);
+  }
+  if (!early_stop_.is_on()) return;
+  for (const Earlier& one : earlier(metrics, early_stop_.monitor())) {
+    if (one.is_last) continue;
+    early_stop_.note(one.value);
     judge();
     if (has_ended()) return;
   }
 }
 
-// The figures of a validation, under their names in metrics.jsonl.
-std::vector<std::pair<std::string, double>> Validation::figures_of(const Scores& scores) const {
-  std::vector<std::pair<std::string, double>> all{{"test_loss", scores.loss()}};
-  if (const auto accuracy = scores.accuracy()) all.emplace_back("test_accuracy", *accuracy);
-  for (auto& figure : run_.task.more_figures(scores)) all.push_back(std::move(figure));
-  return all;
+// It counts for checkpoint.monitor if it has the samples of the others.
+void Validation::note_last(const Figures& figures, std::int64_t epoch) {
+  note(figures, epoch, true);
+  if (best_.is_on() && run_.config.validate.limit == 0)
+    best_.note(figure_of("checkpoint.monitor", figures, best_.monitor()));
 }
 
-void Validation::note(const Scores& scores, std::int64_t epoch, bool is_last) {
+void Validation::note(const Figures& figures, std::int64_t epoch, bool is_last) {
   if (!run_.is_first()) return;
   lines_.write({.step = run_.done,
                 .epoch = epoch,
-                .test_loss = scores.loss(),
-                .test_accuracy = scores.accuracy(),
-                .test_samples = scores.count,
-                .more = run_.task.more_figures(scores),
+                .figures = figures.values,
+                .samples = figures.terms,
                 .at_end = is_last,
                 .time = seconds_since_1970()});
 }

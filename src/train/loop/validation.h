@@ -1,36 +1,43 @@
-// Computes the score of the model over its test data.
+// When a run is validated, and what follows from the figures.
 // Thread rule: used only by its rank's thread. All ranks call the functions marked "Collective", in the same order.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "reigen/checkpoint/checkpoint.h"
 #include "reigen/train/task.h"
+#include "train/files/best_checkpoints.h"
 #include "train/files/step_lines.h"
-#include "train/loop/cadence.h"
 #include "train/loop/early_stop.h"
+#include "train/loop/evaluation.h"
 #include "train/model/trained_model.h"
+#include "train/run/cadence.h"
 #include "train/run/run.h"
 #include "train/start/run_data.h"
+#include "train/watch/callbacks.h"
 
 namespace reigen::train {
 
 class Validation {
  public:
-  Validation(Run& run, RunData& data, TrainedModel& model, StepLines& lines)
-      : run_(run), data_(data), model_(model), lines_(lines) {}
+  Validation(Run& run, RunData& data, TrainedModel& model, StepLines& lines, Callbacks& callbacks,
+             BestCheckpoints& best)
+      : run_(run),
+        data_(data),
+        model_(model),
+        lines_(lines),
+        callbacks_(callbacks),
+        best_(best),
+        evaluation_(run, model) {}
 
-  // Collective. The score over all test samples. Each sample is counted once, because every rank scores its share. Uses
-  // the average of the weights if there is one.
-  Scores score() { return score_all(0, false); }
-  // Collective. Call it before the first step of this start: from now on the time of validate.every counts. Scores a
-  // few batches of a new run, and drops the score (validate.sanity); also to find out whether there is a figure
+  // Collective. The figures of all samples for validation.
+  Figures run() { return run_over(0, false); }
+  // Collective. Call it before the first step of this start: from now on the time of validate.every counts. Validates
+  // a few batches of a new run, and drops the figures (validate.sanity); also to find out whether there is a figure
   // stop.monitor. `found`: the checkpoint of a resumed run. What the validations before it gave is read from the
   // metrics.jsonl of its run, for stop.monitor. If the training had ended by it, run.total becomes run.done.
   void begin(const checkpoint::Checkpoint* found);
@@ -39,32 +46,34 @@ class Validation {
   // Whether stop.monitor has ended the training, and why.
   bool has_ended() const { return !why_.empty(); }
   const std::string& why() const { return why_; }
-  // Collective. Scores the model in the middle of a run, shows the score to the user and writes it to metrics.jsonl.
-  // Stops early if a rank requests a stop. A scheduler may send its signal only two minutes before it ends the job, and
-  // a long validation would use up this time. An unfinished validation can be repeated later.
-  // At most validate.limit samples are scored. If stop.monitor has stopped improving, run.total becomes run.done.
-  void score_epoch(std::int64_t epoch);
-  // Writes the score to metrics.jsonl. `is_last`: of the validation at the end of the run.
-  void note(const Scores& scores, std::int64_t epoch, bool is_last);
+  // Collective. Validates the model in the middle of a run, shows the figures to the user and writes them to
+  // metrics.jsonl. Stops early if a rank requests a stop. A scheduler may send its signal only two minutes before it
+  // ends the job, and a long validation would use up this time. An unfinished validation can be repeated later.
+  // At most validate.limit samples are taken. If stop.monitor has stopped improving, run.total becomes run.done.
+  void run_in_epoch(std::int64_t epoch);
+  // Collective. Notes the figures of the validation at the end of the run.
+  void note_last(const Figures& figures, std::int64_t epoch);
 
  private:
-  // The first `most` test samples; all if it is 0.
-  Scores score_all(std::int64_t most, bool may_end);
-  using IndicesOf = std::function<std::vector<std::int64_t>(std::int64_t call)>;
-  Scores score_some(const std::vector<std::int64_t>& indices);
-  void score_in_stages(std::int64_t first, std::int64_t calls, const IndicesOf& indices_of,
-                       const std::function<void(const Scores&)>& add);
+  // The first `most` samples; all if it is 0.
+  Figures run_over(std::int64_t most, bool may_end);
+  void note(const Figures& figures, std::int64_t epoch, bool is_last);
+  struct Earlier {
+    std::int64_t step = 0;
+    double value = 0;
+    bool is_last = false;  // of a validation at the end of a run
+  };
+  std::vector<Earlier> earlier(const std::filesystem::path& metrics, const std::string& monitor);
   void remember(const std::filesystem::path& metrics);
   void judge();
-  std::vector<std::pair<std::string, double>> figures_of(const Scores& scores) const;
-  data::Samples samples_of(const std::vector<std::int64_t>& indices);
-  std::int64_t calls(std::int64_t samples) const;
-  bool hears_of_stop();
 
   Run& run_;
   RunData& data_;
   TrainedModel& model_;
   StepLines& lines_;
+  Callbacks& callbacks_;
+  BestCheckpoints& best_;
+  Evaluation evaluation_;
   std::optional<Cadence> cadence_;
   EarlyStop early_stop_{run_.config.stop};
   std::string why_ = {};

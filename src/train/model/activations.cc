@@ -10,7 +10,8 @@
 
 namespace reigen::train {
 
-std::unique_ptr<nn::ActivationCheckpoint> checkpoint_activations(Task& task, const TrainConfig& config) {
+std::unique_ptr<nn::ActivationCheckpoint> checkpoint_activations(Task& task, const std::string& name,
+                                                                 const TrainConfig& config) {
   const std::int64_t every = config.activation_checkpoint;
   const bool keeps_products = config.activation_keep == "products";
   if (every == 0 && keeps_products) {
@@ -22,10 +23,10 @@ std::unique_ptr<nn::ActivationCheckpoint> checkpoint_activations(Task& task, con
   if (every == 0) return nullptr;
   const std::vector<nn::Unit> units = task.units();
   if (units.empty()) {
-    throw common(Error(ExitCode::kConfiguration,
-                       Report{.what = fmt::format("train.activation_checkpoint = {}: the model of {} has no units",
-                                                  every, task.name()),
-                              .fix = "leave train.activation_checkpoint out"}));
+    throw common(
+        Error(ExitCode::kConfiguration,
+              Report{.what = fmt::format("train.activation_checkpoint = {}: the model of {} has no units", every, name),
+                     .fix = "leave train.activation_checkpoint out"}));
   }
   return std::make_unique<nn::ActivationCheckpoint>(nn::activation_checkpoint(
       units, {.every = static_cast<int>(every), .keep = keeps_products ? nn::products() : std::vector<std::string>()}));

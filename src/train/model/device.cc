@@ -112,20 +112,9 @@ base::AvailableMemory available_on(const at::Device& device) {
   return device.is_cuda() ? device::available_memory(device.index()) : base::available_memory();
 }
 
-data::Samples samples_on(const at::Device& device, const data::Samples& samples) {
-  if (device.is_cpu()) return samples;
-  const auto there = [&](const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.to(device, /*non_blocking=*/true) : tensor;
-  };
-  data::Samples moved{there(samples.input), there(samples.target), {}, {}};
-  // inputs[0] is the same tensor as `input`, so it is not copied a second time. The same holds for the targets.
-  for (std::size_t i = 0; i < samples.inputs.size(); ++i) {
-    moved.inputs.push_back(i == 0 ? moved.input : there(samples.inputs[i]));
-  }
-  for (std::size_t i = 0; i < samples.targets.size(); ++i) {
-    moved.targets.push_back(i == 0 ? moved.target : there(samples.targets[i]));
-  }
-  return moved;
+data::Samples samples_on(const at::Device& device, data::Samples samples) {
+  if (device.is_cuda()) samples.transform([&](const at::Tensor& one) { return one.to(device, /*non_blocking=*/true); });
+  return samples;
 }
 
 }  // namespace reigen::train

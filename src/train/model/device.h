@@ -57,6 +57,6 @@ base::AvailableMemory available_on(const at::Device& device);
 
 // Returns the samples on this device. If they must be copied from pinned memory, the host does not wait for the copy.
 // The given samples may be freed before the copy is done.
-data::Samples samples_on(const at::Device& device, const data::Samples& samples);
+data::Samples samples_on(const at::Device& device, data::Samples samples);
 
 }  // namespace reigen::train

@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/agree.h"
-#include "data/complete.h"
+#include "data/checked.h"
 #include "reigen/base/error.h"
 #include "reigen/nn/without_memory.h"
 #include "reigen/schedule/generate.h"
@@ -94,8 +94,8 @@ std::string text_of_times(const std::vector<nn::Unit>& units, const std::vector<
 data::Samples first_samples(Run& run, std::int64_t count) {
   std::vector<std::int64_t> first(static_cast<std::size_t>(count));
   std::iota(first.begin(), first.end(), 0);
-  const data::DatasetPtr training = run.task.training_data();
-  return samples_on(run.device, data::complete(training->gather(first), *training, count));
+  const data::DatasetPtr training = run.data_module.training();
+  return samples_on(run.device, data::checked(training->gather(first), *training, count));
 }
 
 }  // namespace
@@ -150,7 +150,7 @@ parallel::TensorParallel divide_layers(Run& run) {
   const parallel::Plan plan = run.task.tensor_plan();
   if (plan.empty()) {
     throw InvalidArgument(
-        Report{.what = fmt::format("mesh.tp: the task {} does not say how to divide its model", run.task.name()),
+        Report{.what = fmt::format("mesh.tp: the task {} does not say how to divide its model", run.name()),
                .expected = "the recipe gpt or llama, or a task with tensor_plan()",
                .fix = "leave mesh.tp out, or give the task a plan (reigen/parallel/tensor_parallel.h)"});
   }
@@ -160,10 +160,9 @@ parallel::TensorParallel divide_layers(Run& run) {
 parallel::ContextParallel divide_sequences(Run& run) {
   parallel::ContextParallel context(*run.mesh);
   if (!run.task.divide_sequences(context)) {
-    throw InvalidArgument(
-        Report{.what = fmt::format("mesh.cp: the task {} cannot divide its sequences", run.task.name()),
-               .expected = "the recipe gpt or llama, or a task with divide_sequences()",
-               .fix = "leave mesh.cp out, or teach the task (reigen/train/task.h)"});
+    throw InvalidArgument(Report{.what = fmt::format("mesh.cp: the task {} cannot divide its sequences", run.name()),
+                                 .expected = "the recipe gpt or llama, or a task with divide_sequences()",
+                                 .fix = "leave mesh.cp out, or teach the task (reigen/train/task.h)"});
   }
   (void)run.task.first_input(first_samples(run, 1));  // refuses a length that the ranks cannot divide
   return context;
@@ -187,7 +186,7 @@ parallel::Pipeline divide_stages(Run& run, std::int64_t samples, int& micro_batc
     options.schedule = schedule::name_of(mesh.schedule);
   }
   if (options.units.empty()) {
-    throw InvalidArgument(Report{.what = fmt::format("mesh.pp: the model of {} has no units", run.task.name()),
+    throw InvalidArgument(Report{.what = fmt::format("mesh.pp: the model of {} has no units", run.name()),
                                  .expected = "a task with units(), for example the recipe gpt or llama",
                                  .fix = "leave mesh.pp out, or give the task's model units (reigen/nn/unit.h)"});
   }

@@ -23,8 +23,12 @@ void seed_step(const Run& run, std::int64_t done) {
 
 namespace {
 
-data::Samples samples_of(const Run& run, const data::MicroBatch& part) {
-  return samples_on(run.device, {part.input, part.target, part.inputs, part.targets});
+data::Samples samples_of(const Run& run, const data::MicroBatch& part) { return samples_on(run.device, part); }
+
+// The mean loss of a micro-batch. What the task logs counts for the terms of the micro-batch.
+at::Tensor training_step(Run& run, const data::MicroBatch& part) {
+  run.metrics.begin_batch(part.terms);
+  return run.task.training_step(samples_of(run, part));
 }
 
 // The tensor on which backward is called.
@@ -34,13 +38,7 @@ at::Tensor weighted(const TrainedModel& model, const at::Tensor& mean, const dat
 
 // One sample of the micro-batch again, with weight 0.
 data::MicroBatch without_weight(data::MicroBatch part) {
-  const auto first = [](at::Tensor& tensor) {
-    if (tensor.defined()) tensor = tensor.narrow(0, 0, 1);
-  };
-  first(part.input);
-  first(part.target);
-  for (at::Tensor& one : part.inputs) first(one);
-  for (at::Tensor& one : part.targets) first(one);
+  part.transform([](const at::Tensor& tensor) { return tensor.narrow(0, 0, 1); });
   part.count = part.terms = 0;
   part.weight = 0;
   return part;
@@ -52,7 +50,7 @@ at::Tensor loss_of(Run& run, const data::MicroBatch& part) {
   const auto autocast = compute_type(run.config.train.precision, run.device);
   std::optional<nn::StandIn> stand_in;
   if (part.count == 0) stand_in.emplace();
-  return run.task.loss_of(samples_of(run, part));
+  return training_step(run, part);
 }
 
 void run_pipeline(Run& run, TrainedModel& model, std::vector<data::MicroBatch> parts,
@@ -65,7 +63,7 @@ void run_pipeline(Run& run, TrainedModel& model, std::vector<data::MicroBatch> p
       .input = [&](int i) { return run.task.first_input(samples_of(run, part(i))); },
       .loss =
           [&](int i) {
-            const at::Tensor mean = run.task.loss_of(samples_of(run, part(i)));
+            const at::Tensor mean = training_step(run, part(i));
             note(mean, part(i).terms);
             return weighted(model, mean, part(i));
           },

@@ -108,12 +108,17 @@ void TrainedModel::make(const Start& start) {
   together(run_.world, "model", [&] {
     require_precision(module(), run_.config.train.precision);
     if (run_.config.train.weights == "bf16") make_bf16(module());
+    const RunConfig& config = run_.config.run;
+    if (!config.weights.empty() && start.from == nullptr)
+      first_weights_.emplace(weights_path_of(config), run_.task.module(), config.strict);
     without_memory = is_without_memory(module());
     if (!without_memory) set_values(start);
   });
-  activations_ = checkpoint_activations(run_.task, run_.config.train);
+  if (first_weights_ && !first_weights_->differences().empty())
+    run_.say(fmt::format("note: run.strict false: {}", first_weights_->differences()));
+  activations_ = checkpoint_activations(run_.task, run_.name(), run_.config.train);
   if (run_.config.train.verify > 0 && run_.rollbacks == 0 && !run_.mesh) {
-    run_.say(verify_before_training(run_.task, run_.config, start.samples_per_step, run_.world));
+    run_.say(verify_before_training(run_, start.samples_per_step));
   }
   try {
     wrap(start, without_memory);
@@ -121,6 +126,7 @@ void TrainedModel::make(const Start& start) {
     error.mark_common();  // models and options were compared, so every rank throws this error
     throw;
   }
+  first_weights_.reset();
   settled_ = start.from != nullptr;  // a loaded state is equal on all ranks
   if (start.from == nullptr) return;
   together(run_.world, "optimizer", [&] { load_state(start); });
@@ -131,6 +137,7 @@ void TrainedModel::set_values(const Start& start) {
     tensor::read_into(*start.from, "model", those_with_memory(module(), divided_), pipeline_.elsewhere());
   else
     run_.task.initialize(static_cast<std::uint64_t>(run_.config.train.seed));
+  if (first_weights_) first_weights_->read_into(those_with_memory(module(), divided_));
 }
 
 void TrainedModel::wrap(const Start& start, bool without_memory) {

@@ -18,6 +18,7 @@
 #include "train/model/memory_use.h"
 #include "train/model/optimization.h"
 #include "train/run/run.h"
+#include "train/start/first_weights.h"
 
 namespace reigen::train {
 
@@ -99,7 +100,8 @@ class TrainedModel {
   std::vector<std::pair<std::string, std::int64_t>> mesh_;
   MemoryUse memory_;
   MemoryUse memory_alone_;
-  bool settled_ = false;  // settle() was called after the last step
+  std::optional<FirstWeights> first_weights_;  // of run.weights, until the model has its values
+  bool settled_ = false;                       // settle() was called after the last step
 };
 
 }  // namespace reigen::train

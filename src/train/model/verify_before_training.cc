@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "data/complete.h"
+#include "data/checked.h"
 #include "reigen/base/error.h"
 #include "reigen/parallel/verify.h"
 #include "train/model/parallel_options.h"
@@ -36,22 +36,31 @@ std::string left_out(const Config& config, const Communicator& world) {
 
 }  // namespace
 
-std::string verify_before_training(Task& task, const Config& config, std::int64_t samples, const Communicator& world) {
+std::string verify_before_training(Run& run, std::int64_t samples) {
+  Task& task = run.task;
+  const Config& config = run.config;
+  const Communicator& world = run.world;
   std::vector<std::int64_t> indices;
   for (std::int64_t i = 0; i < samples; ++i) indices.push_back(i);
   data::Samples batch;
   together(world, "training data", [&] {
-    const data::DatasetPtr training = task.training_data();
-    batch = data::complete(training->gather(indices), *training, samples);
+    const data::DatasetPtr training = run.data_module.training();
+    batch = data::checked(training->gather(indices), *training, samples);
   });
   task.module().train();
-  const auto loss = [&](const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& targets) {
-    return task.loss_of({inputs.front(), targets.empty() ? at::Tensor() : targets.front(), inputs, targets});
+  const LogTo nowhere(task, nullptr);
+  std::vector<at::Tensor> tensors;
+  batch.for_each([&](std::string_view, const at::Tensor& one) { tensors.push_back(one); });
+  const auto loss = [&](const std::vector<at::Tensor>& parts, const std::vector<at::Tensor>&) {
+    data::Samples part = batch;
+    auto next = parts.begin();
+    part.transform([&](const at::Tensor&) { return *next++; });
+    return task.training_step(part);
   };
   parallel::VerifyOptions how{.steps = static_cast<int>(config.train.verify)};
   how.parallel.bucket_mb = config.parallel.bucket_mb;
   how.parallel.overlap = config.parallel.overlap;
-  const parallel::VerifyReport report = parallel::verify(task.module(), world, loss, batch.inputs, batch.targets, how);
+  const parallel::VerifyReport report = parallel::verify(task.module(), world, loss, tensors, {}, how);
   if (report.same) {
     return fmt::format("verified on {} with {} samples{}: {}", base::counted(world.size(), "rank"), samples,
                        left_out(config, world), report.text);

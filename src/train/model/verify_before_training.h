@@ -6,7 +6,7 @@
 
 #include "reigen/comm/communicator.h"
 #include "reigen/train/config.h"
-#include "reigen/train/task.h"
+#include "train/run/run.h"
 
 namespace reigen::train {
 
@@ -14,6 +14,6 @@ namespace reigen::train {
 // train it in parallel with the same samples. The model is unchanged afterwards. Returns a line for the user. If the
 // results differ, every rank throws the same error (exit code 78, is_common() is true). The error names step and
 // parameter.
-std::string verify_before_training(Task& task, const Config& config, std::int64_t samples, const Communicator& world);
+std::string verify_before_training(Run& run, std::int64_t samples);
 
 }  // namespace reigen::train

@@ -11,7 +11,6 @@
 
 #include "base/text.h"
 #include "config/checks.h"
-#include "data/complete.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 #include "reigen/parallel/data_parallel.h"
@@ -68,23 +67,21 @@ struct Samples {
 class Bench {
  public:
   Bench(const Recipe& recipe, const Config& config, const Communicator& world)
-      : config_(config), world_(world), task_(recipe.make(config, false)) {
+      : config_(config), world_(world), made_(recipe.make(config, false)), task_(made_.task) {
     task_->module().train();
     task_->initialize(static_cast<std::uint64_t>(config.train.seed));
-    activations_ = checkpoint_activations(*task_, config.train);
+    activations_ = checkpoint_activations(*task_, recipe.name, config.train);
     data::LoaderOptions choice{
         .seed = static_cast<std::uint64_t>(config.train.seed), .limit = config.data.limit, .workers = 0};
     if (config.train.global_batch)
       choice.global_batch = config.train.global_batch;
     else
       choice.batch_size = recipe.batch_per_rank;
-    data::Loader loader(task_->training_data(), choice, world);
+    data::Loader loader(made_.data->training(), choice, world);
     auto epoch = loader.epoch(0);
     const data::Batch& batch = *epoch.next();
-    batch_ = {.inputs = batch.inputs, .targets = batch.targets};
-    for (at::Tensor& one : batch_.inputs) one = one.clone();
-    for (at::Tensor& one : batch_.targets) one = one.clone();
-    batch_ = data::complete(std::move(batch_), *task_->training_data(), batch_.inputs.front().size(0));
+    batch_ = batch;
+    batch_.transform([](const at::Tensor& one) { return one.clone(); });
   }
 
   void measure(double bucket_mb, std::int64_t steps, Samples& samples) {
@@ -128,7 +125,7 @@ class Bench {
 
   at::Tensor loss() {
     const auto autocast = compute_type(config_.train.precision, at::kCPU);
-    return task_->loss_of(batch_);
+    return task_->training_step(batch_);
   }
 
   void clear() {
@@ -151,7 +148,8 @@ class Bench {
 
   const Config& config_;
   const Communicator& world_;
-  std::unique_ptr<Task> task_;
+  Training made_;
+  std::shared_ptr<Task> task_;
   std::unique_ptr<nn::ActivationCheckpoint> activations_;
   data::Samples batch_;
 };

@@ -11,10 +11,12 @@
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/environment.h"
@@ -28,6 +30,7 @@
 #include "reigen/launch/environment.h"
 #include "reigen/launch/job.h"
 #include "reigen/runtime/init.h"
+#include "reigen/tensor/tensor_files.h"
 #include "reigen/train/config.h"
 #include "reigen/train/stop.h"
 #include "reigen/train/trainer.h"
@@ -58,11 +61,38 @@ std::string overview() {
   return text + "\nreigen-train RECIPE --help lists its options\n";
 }
 
+// What a program is to do: the word before its options. Without a word it fits.
+enum class Stage { kFit, kValidate, kTest, kPredict };
+constexpr std::pair<const char*, Stage> kWords[] = {
+    {"fit", Stage::kFit}, {"validate", Stage::kValidate}, {"test", Stage::kTest}, {"predict", Stage::kPredict}};
+
+const char* word_of(Stage stage) { return kWords[static_cast<std::size_t>(stage)].first; }
+
+// Takes the word from the front of the options.
+Stage take_word(Arguments& options) {
+  if (options.empty() || options.front().starts_with('-')) return Stage::kFit;
+  const std::string word = options.front();
+  std::vector<std::string> known;
+  for (const auto& [name, stage] : kWords) {
+    known.emplace_back(name);
+    if (word != name) continue;
+    options.erase(options.begin());
+    return stage;
+  }
+  const std::string near = base::nearest(word, known);
+  throw common(InvalidArgument(
+      Report{.what = fmt::format("unknown word {}", word),
+             .expected = "fit, validate, test or predict, then the options",
+             .fix = near.empty() ? "options begin with -- (--help lists them)" : fmt::format("did you mean {}?", near)},
+      ExitCode::kUsage));
+}
+
 // A recipe and how the user called it: a built-in recipe by its name, any other recipe by its own program.
 struct Program {
   const Recipe& recipe;
-  Arguments options;      // the arguments after the recipe's name
+  Arguments options;      // the arguments after the recipe's name, without the word
   bool built_in = false;  // the recipe is one of reigen-train
+  Stage stage = Stage::kFit;
 
   // The words before the options, as the user writes them.
   std::string call() const {
@@ -88,7 +118,9 @@ std::string program_help(const Program& program) {
     return fmt::format("  {:<{}} {}\n", call + options, width, what);
   };
   std::string text = recipe.summary.empty() ? recipe.name : fmt::format("{}: {}", recipe.name, recipe.summary);
-  text += "\n\n" + example(" -n 2 [options]", "two ranks") + example(" --print-config", "the options as a file") + "\n";
+  text += "\n\n" + example(" -n 2 [options]", "two ranks") +
+          example(" test --run.dir DIR", "test what a run has trained; likewise validate, predict") +
+          example(" --print-config", "the options as a file") + "\n";
   if (!recipe.data.empty()) text += fmt::format("data.path: {}\n", recipe.data);
   const auto all = recipe.defaults.train.global_batch;
   text += all ? fmt::format("batch: {} samples over all ranks (train.global_batch)\n\n", *all)
@@ -156,6 +188,7 @@ std::string option_variables(const Recipe& recipe) {
 
 struct Job {
   const Recipe& recipe;
+  Stage stage = Stage::kFit;
   Config config;
   std::string resume;  // the command that resumes the run
 };
@@ -168,20 +201,56 @@ void tell_the_others(const Communicator& world) {
   world.abort(fmt::format("rank {} ({}): {}", world.rank(), base::host_name(), failure.text));
 }
 
+// Writes a file of an evaluation to run.dir on rank 0. Every rank throws its error.
+void write_result(const Job& job, const Communicator& world, const std::string& name,
+                  const std::function<void(const std::filesystem::path&)>& write) {
+  const std::string& directory = job.config.run.dir;
+  together(world, name.c_str(), [&] {
+    if (world.rank() != 0) return;
+    write(std::filesystem::path(directory) / name);
+    fmt::print("{}: in {}\n", word_of(job.stage), (std::filesystem::path(directory) / name).string());
+  });
+}
+
+// validate, test and predict.
+int evaluate(const Job& job, Trainer& trainer, const Task& task, const Communicator& world) {
+  const bool has_directory = !job.config.run.dir.empty();
+  if (job.stage == Stage::kPredict) {
+    const std::vector<data::NamedTensor> predictions = trainer.predict();
+    write_result(job, world, "predictions.safetensors", [&](const std::filesystem::path& path) {
+      std::vector<tensor::NamedTensor> tensors;
+      for (const auto& [name, tensor] : predictions) tensors.push_back({.name = name, .tensor = tensor});
+      tensor::write_tensors(path, tensors);
+    });
+    return 0;
+  }
+  const Figures figures = job.stage == Stage::kTest ? trainer.test() : trainer.validate();
+  if (world.rank() == 0) fmt::print("{}: {}\n", word_of(job.stage), task.describe(figures));
+  if (!has_directory) return 0;
+  write_result(job, world, fmt::format("{}.json", word_of(job.stage)), [&](const std::filesystem::path& path) {
+    format::write_file_atomically(path, std::string_view(to_json(figures)));
+  });
+  return 0;
+}
+
 int train_rank(const Job& job, const Communicator& world) {
   try {
     const bool measures_units = job.config.mesh.pp > 1 && job.config.mesh.cut == "time";
     const config::MeshConfig& mesh = job.config.mesh;
     const bool divides = mesh.tp > 1 || mesh.cp > 1 || mesh.pp > 1;  // then train.verify makes a second model
     const bool computes_first = (job.config.train.verify > 0 && !divides) || measures_units;
-    const std::unique_ptr<Task> task = job.recipe.make(job.config, /*without_memory=*/!computes_first);
-    Trainer trainer(*task, world,
-                    {.config = job.config,
+    const Training made = job.recipe.make(job.config, /*without_memory=*/!computes_first);
+    Trainer trainer(*made.task, *made.data, world,
+                    {.name = job.recipe.name,
+                     .config = job.config,
                      .batch_per_rank = job.recipe.batch_per_rank,
                      .stop_requested = stop_requested,
                      .columns = terminal_columns(),
                      .resume_command = job.resume,
-                     .make_task = [&] { return job.recipe.make(job.config, /*without_memory=*/false); }});
+                     .make_task = [&] { return job.recipe.make(job.config, /*without_memory=*/false).task; },
+                     .callbacks = job.recipe.callbacks ? job.recipe.callbacks(job.config)
+                                                       : std::vector<std::shared_ptr<Callback>>()});
+    if (job.stage != Stage::kFit) return evaluate(job, trainer, *made.task, world);
     return static_cast<int>(trainer.fit().stopped ? ExitCode::kStopped : ExitCode::kOk);
   } catch (...) {
     tell_the_others(world);
@@ -269,6 +338,7 @@ int run_launcher(const Program& program, int ranks) {
   launch::JobOptions job{
       .command = {path_of_program()}, .ranks = ranks, .prefix = "none", .grace = launch::kGraceToSave};
   if (program.built_in) job.command.push_back(program.recipe.name);
+  if (program.stage != Stage::kFit) job.command.push_back(word_of(program.stage));
   for (std::size_t i = 0; i < options.size(); ++i) {
     if (options[i] == "-n")
       ++i;
@@ -301,11 +371,44 @@ const Recipe& common_recipe(const std::string& name) {
   }
 }
 
+// An evaluation of run.dir takes its newest checkpoint, unless other weights are named.
+void choose_weights(RunConfig& run, Stage stage) {
+  const auto refuse = [&](const std::string& what, const std::string& fix) {
+    return common(InvalidArgument(Report{.what = what, .fix = fix}));
+  };
+  if (run.weights.empty() && run.resume.empty()) {
+    if (run.dir.empty())
+      throw refuse(fmt::format("{}: of which weights?", word_of(stage)),
+                   "name a run with --run.dir DIR, or a file with --run.weights PATH");
+    run.resume = "true";
+  }
+  if (stage == Stage::kPredict && run.dir.empty())
+    throw refuse("predict: where to?", "name the directory for predictions.safetensors with --run.dir DIR");
+}
+
+// An evaluation has the options of its run, unless the user names other ones.
+Arguments with_options_of_run(Arguments options) {
+  std::string directory = base::get_environment("REIGEN_RUN_DIR").value_or("");
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    if (options[i] == "--config" || options[i].starts_with("--config=")) return options;
+    if (options[i] == "--run.dir" && i + 1 < options.size()) directory = options[i + 1];
+    if (options[i].starts_with("--run.dir=")) directory = options[i].substr(std::string("--run.dir=").size());
+  }
+  std::error_code ignored;
+  const std::filesystem::path file = std::filesystem::path(directory) / "config.toml";
+  if (!directory.empty() && std::filesystem::exists(file, ignored)) {
+    options.emplace_back("--config");
+    options.push_back(file.string());
+  }
+  return options;
+}
+
 int run_recipe(const Program& program, const launch::Environment& environment) {
   const Recipe& recipe = program.recipe;
+  const Arguments options = program.stage == Stage::kFit ? program.options : with_options_of_run(program.options);
   CommandLine line = [&] {
     try {
-      return read_options(defaults_of(recipe), program.options, config::process_environment());
+      return read_options(defaults_of(recipe), options, config::process_environment());
     } catch (Error& error) {
       error.mark_common();  // all ranks were given the same arguments
       throw;
@@ -315,11 +418,13 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
     if (environment.rank == 0) fmt::print("{}", line.help ? program_help(program) : to_toml(line.config));
     return 0;
   }
+  if (program.stage != Stage::kFit) choose_weights(line.config.run, program.stage);
   prepare_environment(line.config.train);
   line.config.train = with_device_chosen(line.config.train);
   const bool threads = line.config.run.ranks == "threads";
   const int ranks = line.ranks.value_or(environment.world_size);
   Job job{.recipe = recipe,
+          .stage = program.stage,
           .config = line.config,
           .resume = option_variables(recipe) + launcher_prefix(environment) +
                     resume_command(program, ranks, environment.source)};
@@ -419,7 +524,9 @@ CommandLine read_options(const Config& defaults, const std::vector<std::string>&
 int run(int argc, char** argv, const Recipe& recipe) {
   return told([&](const launch::Environment& environment) {
     if (!recipe.make) throw InvalidArgument("train::run: the recipe does not say how to make its task (Recipe::make)");
-    return run_recipe({.recipe = recipe, .options = Arguments(argv + std::min(argc, 1), argv + argc)}, environment);
+    Arguments options(argv + std::min(argc, 1), argv + argc);
+    const Stage stage = take_word(options);
+    return run_recipe({.recipe = recipe, .options = std::move(options), .stage = stage}, environment);
   });
 }
 
@@ -438,9 +545,11 @@ int run_program(int argc, char** argv) {
       fmt::print("reigen-train {}\n", REIGEN_VERSION);
       return 0;
     }
-    const Arguments options(arguments.begin() + 1, arguments.end());
+    Arguments options(arguments.begin() + 1, arguments.end());
     if (arguments[0] == kDdpBench) return run_ddp_bench(options, environment);
-    return run_recipe({.recipe = common_recipe(arguments[0]), .options = options, .built_in = true}, environment);
+    const Recipe& recipe = common_recipe(arguments[0]);
+    const Stage stage = take_word(options);
+    return run_recipe({.recipe = recipe, .options = std::move(options), .built_in = true, .stage = stage}, environment);
   });
 }
 

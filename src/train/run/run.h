@@ -20,8 +20,9 @@
 namespace reigen::train {
 
 struct Run {
-  Run(Task& its_task, Communicator its_world, TrainerOptions its_options)
+  Run(Task& its_task, DataModule& its_data, Communicator its_world, TrainerOptions its_options)
       : task(its_task),
+        data_module(its_data),
         world(std::move(its_world)),
         data(world),
         options(std::move(its_options)),
@@ -29,11 +30,15 @@ struct Run {
         console(is_first(), options.write ? options.write : write_to_stdout, options.columns) {}
 
   bool is_first() const { return world.rank() == 0; }
-  bool wants_stop() const { return options.stop_requested && options.stop_requested(); }
+  bool wants_stop() const { return callback_stops || (options.stop_requested && options.stop_requested()); }
   void say(const std::string& text) { console.say(text); }
 
+  const std::string& name() const { return options.name; }
+
   Task& task;
-  Communicator world;  // all ranks
+  DataModule& data_module;
+  Metrics metrics = {};  // what the steps of this epoch have logged
+  Communicator world;    // all ranks
   // The ranks that compute on different samples: all ranks, or with a mesh those along the axes of data parallelism.
   Communicator data;
   std::optional<mesh::Mesh> mesh = {};  // of all ranks, if mesh.tp, mesh.cp or mesh.pp is above 1
@@ -42,6 +47,8 @@ struct Run {
   // How many ranks compute on the same terms: in a pipeline only ranks of the last stage do. Sums over `world` count
   // each of these terms so often.
   int copies() const { return mesh ? mesh->size("tp") : 1; }
+  // Whether what this rank's task logs counts. Ranks that compute the same log the same, and one of them counts.
+  bool logs() const { return !mesh || mesh->coordinate("tp") == 0; }
   // The mean of a loss over `terms`, from its sum over all ranks of `world`.
   double mean_of(double sum, std::int64_t terms) const {
     const int all =
@@ -53,12 +60,14 @@ struct Run {
   Console console;
   at::Device device = at::kCPU;  // where this rank computes
 
-  std::int64_t done = 0;      // steps done
-  std::int64_t total = 0;     // steps of the whole run
-  std::int64_t epoch = 0;     // epoch of the next sample
-  std::int64_t position = 0;  // position of the next sample in that epoch
-  bool stop = false;          // a rank requested a stop, and all ranks know it
-  int rollbacks = 0;          // how often the run went back to a checkpoint of its own
+  std::int64_t done = 0;           // steps done
+  std::int64_t total = 0;          // steps of the whole run
+  std::int64_t epoch = 0;          // epoch of the next sample
+  std::int64_t position = 0;       // position of the next sample in that epoch
+  bool validation_is_due = false;  // after step `done`; not made yet
+  bool stop = false;               // a rank requested a stop, and all ranks know it
+  bool callback_stops = false;     // a callback of this rank has requested a stop
+  int rollbacks = 0;               // how often the run went back to a checkpoint of its own
 };
 
 }  // namespace reigen::train

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reigen/base/error.h"
+#include "train/files/best_checkpoints.h"
 #include "train/start/meaning.h"
 
 namespace reigen::train {
@@ -91,6 +92,11 @@ ResumePoint newest_of(const fs::path& run_directory) {
 
 }  // namespace
 
+fs::path run_directory_of(const fs::path& checkpoint) {
+  const fs::path folder = checkpoint.parent_path();
+  return (folder.filename() == "best" ? folder.parent_path() : folder).parent_path();
+}
+
 bool wants_resume(const Config& config) { return !config.run.resume.empty() && config.run.resume != "false"; }
 
 std::int64_t steps_of_summary(const std::filesystem::path& path) {
@@ -101,12 +107,15 @@ std::int64_t steps_of_summary(const std::filesystem::path& path) {
 }
 
 ResumePoint find_resume_point(const Config& config) {
-  const bool newest = config.run.resume == "true";
-  if (newest && config.run.dir.empty()) {
-    throw InvalidArgument(Report{.what = "run.resume = true: which run?",
+  const bool best = config.run.resume == "best";
+  const bool newest = config.run.resume == "true" || config.run.resume == "last";
+  if ((newest || best) && config.run.dir.empty()) {
+    throw InvalidArgument(Report{.what = fmt::format("run.resume = {}: which run?", config.run.resume),
                                  .fix = "name it with --run.dir DIR, or give --run.resume its path"});
   }
-  const fs::path source = newest ? config.run.dir : config.run.resume;
+  const fs::path source = best     ? best_checkpoint_of(config.run.dir)
+                          : newest ? fs::path(config.run.dir)
+                                   : fs::path(config.run.resume);
   std::error_code ignored;
   if (!fs::is_directory(source, ignored)) {
     throw IoError(Report{.what = fmt::format("cannot resume: there is no directory {}", source.string()),
@@ -119,7 +128,10 @@ ResumePoint find_resume_point(const Config& config) {
   const fs::path place = fs::absolute(source / ".").lexically_normal().parent_path();
   if (is_checkpoint) {
     point.checkpoint = verified(source).path();
-    if (place.parent_path().filename() == "checkpoints") point.run_directory = place.parent_path().parent_path();
+    const fs::path directory = run_directory_of(place);
+    const bool is_of_run =
+        place.parent_path() == directory / "checkpoints" || place.parent_path() == directory / "checkpoints" / "best";
+    if (is_of_run) point.run_directory = directory;
   } else if (!is_run && !checkpoint::list(source).empty()) {
     // `source` is the folder `checkpoints` of a run, or a folder with nothing but checkpoints, such as `reigen
     // checkpoint reshard` makes.

@@ -15,6 +15,9 @@
 
 namespace reigen::train {
 
+// The directory of the run to which a checkpoint belongs: of RUN/checkpoints/step_N and RUN/checkpoints/best/step_N.
+std::filesystem::path run_directory_of(const std::filesystem::path& checkpoint);
+
 bool wants_resume(const Config& config);
 
 struct ResumePoint {

@@ -3,19 +3,42 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
+#include "base/machine/host_name.h"
 #include "reigen/base/error.h"
+#include "reigen/comm/byte_strings.h"
 #include "train/run/agree.h"
 #include "train/start/resume.h"
 
 namespace reigen::train {
 
+namespace {
+
+void require_there(const data::DatasetPtr& data, const char* function) {
+  if (data) return;
+  throw InvalidArgument(Report{.what = fmt::format("the DataModule's {}() returned null", function),
+                               .expected = "a dataset",
+                               .fix = "return one (reigen/data/dataset.h)"});
+}
+
+void require_samples(const data::Dataset& data, const char* function) {
+  if (data.size() > 0) return;
+  throw DataError(Report{.what = fmt::format("there are no samples for {}", function),
+                         .got = fmt::format("0 samples of {}", data.name()),
+                         .expected = "at least one: the figures of none say nothing",
+                         .fix = fmt::format("keep some samples from training, as the data's {}()", function)});
+}
+
+}  // namespace
+
 void RunData::open(const checkpoint::Checkpoint* found) {
   Config& config = run_.config;
   std::vector<std::string> notes;
   data::Meaning meaning;
+  prepare();
   together(run_.world, "training data", [&] {
     data::LoaderOptions choice{.shuffle = true,
                                .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -29,9 +52,11 @@ void RunData::open(const checkpoint::Checkpoint* found) {
       choice.global_batch = config.train.global_batch;
     else
       choice.batch_size = run_.options.batch_per_rank;
-    loader_.emplace(run_.task.training_data(), choice, run_.data);
-    described_ = options_of(config, run_.task.name(), loader_->size());
-    meaning = run_.task.training_data()->meaning();
+    const data::DatasetPtr training = run_.data_module.training();
+    require_there(training, "training");
+    loader_.emplace(training, choice, run_.data);
+    described_ = options_of(config, run_.name(), loader_->size());
+    meaning = training->meaning();
     for (const auto& [key, value] : to_text(meaning)) described_[key] = metadata_[key] = value;
     if (found != nullptr) notes = require_compatible(*found, described_, meaning, config.train.global_batch);
   });
@@ -41,8 +66,11 @@ void RunData::open(const checkpoint::Checkpoint* found) {
     notes.push_back("the epoch begins anew: positions in other data are others");
     run_.position = 0;
   }
-  // The test data are opened now instead of after the first epoch, so that a damaged file costs no training time.
-  open_test();
+  // The data for validation are opened now instead of after the first epoch, so that a damaged file costs no time.
+  together(run_.world, "validation data", [&] {
+    validation_ = run_.data_module.validation();
+    if (validation_) require_samples(*validation_, "validation");
+  });
   for (const std::string& note : notes) run_.say(note.starts_with("warning: ") ? note : "note: " + note);
   run_.total = config.train.epochs * loader_->steps();
   if (config.train.max_steps > 0) run_.total = std::min(run_.total, config.train.max_steps);
@@ -68,16 +96,30 @@ void RunData::compare_between_ranks(const data::Meaning& meaning) {
   });
 }
 
-void RunData::open_test() {
-  if (test_) return;
-  together(run_.world, "test data", [&] {
-    test_ = run_.task.test_data();
-    if (test_->size() > 0) return;
-    throw DataError(Report{.what = fmt::format("{}: there are no test samples", run_.task.name()),
-                           .got = fmt::format("0 samples of {}", test_->name()),
-                           .expected = "at least one: the score of none says nothing",
-                           .fix = "keep some samples from training, as the task's test_data()"});
+// The first rank of each machine prepares, while the other ranks wait.
+void RunData::prepare() {
+  if (std::exchange(is_prepared_, true)) return;
+  const std::vector<std::string> machines = comm::all_gather_bytes(base::host_name(), run_.world, "machines");
+  const auto first = std::find(machines.begin(), machines.end(), base::host_name()) - machines.begin();
+  together(run_.world, "prepare data", [&] {
+    if (first == run_.world.rank()) run_.data_module.prepare();
   });
+  together(run_.world, "set up data", [&] { run_.data_module.setup(); });
+}
+
+void RunData::open_validation() {
+  if (!validation_) validation_ = open_for("validation", [](DataModule& data) { return data.validation(); });
+}
+
+data::DatasetPtr RunData::open_for(const char* name, const std::function<data::DatasetPtr(DataModule&)>& open) {
+  prepare();
+  data::DatasetPtr opened;
+  together(run_.world, "data", [&] {
+    opened = open(run_.data_module);
+    require_there(opened, name);
+    require_samples(*opened, name);
+  });
+  return opened;
 }
 
 std::int64_t RunData::samples_per_step() const { return std::min(loader_->global_batch(), loader_->size()); }

@@ -1,8 +1,9 @@
-// The data of a run: training data, test data, and their meaning (data/meaning.h).
+// The data of a run: those for training, those for validation, and their meaning (data/meaning.h).
 // Thread rule: used only by its rank's thread. All ranks call the functions marked "Collective", in the same order.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -18,18 +19,23 @@ class RunData {
  public:
   explicit RunData(Run& run) : run_(run) {}
 
-  // Collective. Opens training and test data, and sets the length of the run. If the checkpoint was made with a
-  // different number of samples, the epoch begins anew. Throws DataError. Throws InvalidArgument if ranks have
-  // different data or the data do not fit the checkpoint.
+  // Collective. Prepares the DataModule, opens its data for training and validation, and sets the length of the run. If
+  // the checkpoint was made with a different number of samples, the epoch begins anew. Throws DataError. Throws
+  // InvalidArgument if ranks have different data or the data do not fit the checkpoint.
   void open(const checkpoint::Checkpoint* found);
-  // Collective. Opens the test data alone, for a validation without a run. Does nothing if they are open.
-  void open_test();
+  // Collective. Opens the data for validation alone, for a validation without a run. Does nothing if they are open.
+  // Throws DataError if there are no samples, and InvalidArgument if the DataModule has no such data.
+  void open_validation();
   // Closes the training data. open() opens them again.
   void release() { loader_.reset(); }
 
   data::Loader& loader() { return *loader_; }
   const data::Loader& loader() const { return *loader_; }
-  const data::Dataset& test() const { return *test_; }
+  // Collective. Opens other data of the DataModule, for an evaluation. `name` is the function's, for messages. Throws
+  // as open_validation().
+  data::DatasetPtr open_for(const char* name, const std::function<data::DatasetPtr(DataModule&)>& open);
+  bool has_validation() const { return validation_ != nullptr; }
+  const data::Dataset& validation() const { return *validation_; }
 
   // The global batch, or all samples if there are fewer.
   std::int64_t samples_per_step() const;
@@ -41,11 +47,13 @@ class RunData {
   const TextMap& metadata() const { return metadata_; }
 
  private:
+  void prepare();
   void compare_between_ranks(const data::Meaning& meaning);
 
   Run& run_;
   std::optional<data::Loader> loader_;
-  data::DatasetPtr test_;
+  data::DatasetPtr validation_;
+  bool is_prepared_ = false;
   TextMap described_;
   TextMap metadata_ = {{"format", "pt"}};
 };

@@ -29,29 +29,22 @@ std::int64_t token_of(const std::string& alphabet, char byte) {
   return token == std::string::npos ? -1 : static_cast<std::int64_t>(token);
 }
 
-// score_classes() for scores of which each rank has its part of the vocabulary. No rank gathers them.
-Scores score_parts(const at::Tensor& scores, const at::Tensor& target, const parallel::VocabPart& part,
-                   const Communicator& group) {
+// figures_of_classes() for scores of which each rank has its part of the vocabulary. No rank gathers them.
+ClassFigures figures_of_parts(const at::Tensor& scores, const at::Tensor& target, const parallel::VocabPart& part,
+                              const Communicator& group) {
   const at::Tensor loss = parallel::vocab_parallel_cross_entropy(scores.to(at::kDouble), target, part, group,
                                                                  {.ignore_index = data::kIgnoredToken, .sum = true});
   const auto [largest, place] = scores.max(1, /*keepdim=*/true);
   const at::Tensor of_ranks = parallel::gather_results(largest, 1, group).argmax(1, /*keepdim=*/true);
   const at::Tensor tokens = parallel::gather_results(place + part.first, 1, group).gather(1, of_ranks).squeeze(1);
-  return {.loss_sum = loss.item<double>(),
-          .correct = tokens.eq(target).sum().item<std::int64_t>(),
-          .count = target.ne(data::kIgnoredToken).sum().item<std::int64_t>()};
+  const at::Tensor count = target.ne(data::kIgnoredToken).sum();
+  return {.accuracy = {.sum = tokens.eq(target).sum(), .count = count}, .loss = {.sum = loss, .count = count}};
 }
 
 }  // namespace
 
 template <class M, class S>
 DecoderTask<M, S>::DecoderTask(const DecoderTaskOptions<S>& options) : options_(options) {}
-
-template <class M, class S>
-const std::string& DecoderTask<M, S>::name() const {
-  static const std::string kName = std::is_same_v<M, models::Gpt> ? "gpt" : "llama";
-  return kName;
-}
 
 template <class M, class S>
 const std::shared_ptr<const data::Corpus>& DecoderTask<M, S>::corpus() {
@@ -92,15 +85,15 @@ M& DecoderTask<M, S>::module() {
 }
 
 template <class M, class S>
-data::DatasetPtr DecoderTask<M, S>::training_data() {
+data::DatasetPtr DecoderTask<M, S>::training() {
   if (!training_) training_ = data::text_windows(corpus(), {.context = options_.model.context});
   return training_;
 }
 
 template <class M, class S>
-data::DatasetPtr DecoderTask<M, S>::test_data() {
-  if (!test_) test_ = data::text_windows(corpus(), {options_.model.context, data::Split::kTest});
-  return test_;
+data::DatasetPtr DecoderTask<M, S>::validation() {
+  if (!validation_) validation_ = data::text_windows(corpus(), {options_.model.context, data::Split::kTest});
+  return validation_;
 }
 
 template <class M, class S>
@@ -134,8 +127,9 @@ at::Tensor DecoderTask<M, S>::sum_of_losses(const at::Tensor& scores, const at::
 }
 
 template <class M, class S>
-at::Tensor DecoderTask<M, S>::loss(const at::Tensor& input, const at::Tensor& target) {
-  const at::Tensor scores = module().forward(own_tokens(input)).flatten(0, 1);
+at::Tensor DecoderTask<M, S>::training_step(const data::Samples& batch) {
+  const at::Tensor& target = batch.target;
+  const at::Tensor scores = module().forward(own_tokens(batch.input)).flatten(0, 1);
   if (context_) {
     const at::Tensor terms = target.ne(data::kIgnoredToken).sum().clamp_min(1);
     return sum_of_losses(scores, own_tokens(target).flatten()) *
@@ -153,22 +147,24 @@ at::Tensor DecoderTask<M, S>::loss(const at::Tensor& input, const at::Tensor& ta
 }
 
 template <class M, class S>
-Scores DecoderTask<M, S>::score(const at::Tensor& input, const at::Tensor& target) {
-  const at::Tensor scores = module().forward(own_tokens(input)).flatten(0, 1);
-  const at::Tensor targets = own_tokens(target).flatten();
-  if (!is_divided()) return score_classes(scores, targets);
-  return score_parts(scores, targets, models::vocab_part(module().options().vocab, divided_), divided_.region().group);
+void DecoderTask<M, S>::validation_step(const data::Samples& batch) {
+  const at::Tensor scores = module().forward(own_tokens(batch.input)).flatten(0, 1);
+  const at::Tensor target = own_tokens(batch.target).flatten();
+  const ClassFigures figures =
+      is_divided() ? figures_of_parts(scores, target, models::vocab_part(module().options().vocab, divided_),
+                                      divided_.region().group)
+                   : figures_of_classes(scores, target);
+  log("test_accuracy", figures.accuracy);
+  log("test_loss", figures.loss);
+  log("test_perplexity",
+      Perplexity{.loss = {.sum = figures.loss.sum.item<double>(), .count = figures.loss.count.item<double>()}});
 }
 
 template <class M, class S>
-std::string DecoderTask<M, S>::describe(const Scores& scores) const {
-  return fmt::format("validation loss {:.4f}, perplexity {:.3f} ({} {})", scores.loss(), std::exp(scores.loss()),
-                     scores.count, options_.tokenizer.empty() ? "characters" : "tokens");
-}
-
-template <class M, class S>
-std::vector<std::pair<std::string, double>> DecoderTask<M, S>::more_figures(const Scores& scores) const {
-  return {{"test_perplexity", std::exp(scores.loss())}};
+std::string DecoderTask<M, S>::describe(const Figures& figures) const {
+  return fmt::format("validation loss {:.4f}, perplexity {:.3f} ({} {})", figures.at("test_loss"),
+                     figures.at("test_perplexity"), figures.terms,
+                     options_.tokenizer.empty() ? "characters" : "tokens");
 }
 
 template <class M, class S>

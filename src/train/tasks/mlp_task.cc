@@ -26,11 +26,6 @@ MlpTask::MlpTask(const MlpTaskOptions& options)
           make_model<models::Mlp>(options.without_memory, options.type,
                                   models::MlpOptions{.inputs = 1024, .layers = options.layers, .dim = options.dim})) {}
 
-const std::string& MlpTask::name() const {
-  static const std::string kName = "mlp";
-  return kName;
-}
-
 data::DatasetPtr MlpTask::open(data::Split split) const {
   if (options_.path.empty()) return data::digits({.split = split, .type = options_.type});
   return data::mnist(options_.path, split, options_.type);
@@ -38,16 +33,16 @@ data::DatasetPtr MlpTask::open(data::Split split) const {
 
 nn::Carry MlpTask::first_input(const data::Samples& samples) { return {rows_of(samples.input)}; }
 
-data::DatasetPtr MlpTask::training_data() {
+data::DatasetPtr MlpTask::training() {
   if (training_) return training_;
   training_ = open(data::Split::kTrain);
   if (!options_.path.empty()) kind_ = digits_from(options_.path);
   return training_;
 }
 
-data::DatasetPtr MlpTask::test_data() {
-  if (!test_) test_ = open(data::Split::kTest);
-  return test_;
+data::DatasetPtr MlpTask::validation() {
+  if (!validation_) validation_ = open(data::Split::kTest);
+  return validation_;
 }
 
 std::string MlpTask::kind_of_samples() const {
@@ -55,12 +50,18 @@ std::string MlpTask::kind_of_samples() const {
   return kind_.empty() ? "digits from " + options_.path : kind_;
 }
 
-at::Tensor MlpTask::loss(const at::Tensor& input, const at::Tensor& target) {
-  return at::cross_entropy_loss(model_->forward(rows_of(input)), target);
+at::Tensor MlpTask::training_step(const data::Samples& batch) {
+  return at::cross_entropy_loss(model_->forward(rows_of(batch.input)), batch.target);
 }
 
-Scores MlpTask::score(const at::Tensor& input, const at::Tensor& target) {
-  return score_classes(model_->forward(rows_of(input)), target);
+void MlpTask::validation_step(const data::Samples& batch) {
+  const ClassFigures figures = figures_of_classes(model_->forward(rows_of(batch.input)), batch.target);
+  log("test_accuracy", figures.accuracy);
+  log("test_loss", figures.loss);
+}
+
+std::vector<data::NamedTensor> MlpTask::predict_step(const data::Samples& batch) {
+  return {{"scores", model_->forward(rows_of(batch.input))}};
 }
 
 }  // namespace reigen::train

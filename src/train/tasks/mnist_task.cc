@@ -13,26 +13,21 @@ namespace reigen::train {
 MnistTask::MnistTask(const MnistOptions& options)
     : options_(options), model_(make_model<models::MnistCnn>(options.without_memory, options.type)) {}
 
-const std::string& MnistTask::name() const {
-  static const std::string kName = "mnist";
-  return kName;
-}
-
 data::DatasetPtr MnistTask::open(data::Split split) const {
   if (options_.path.empty()) return data::digits({.split = split, .type = options_.type});
   return data::mnist(options_.path, split, options_.type);
 }
 
-data::DatasetPtr MnistTask::training_data() {
+data::DatasetPtr MnistTask::training() {
   if (training_) return training_;
   training_ = open(data::Split::kTrain);
   if (!options_.path.empty()) kind_ = digits_from(options_.path);
   return training_;
 }
 
-data::DatasetPtr MnistTask::test_data() {
-  if (!test_) test_ = open(data::Split::kTest);
-  return test_;
+data::DatasetPtr MnistTask::validation() {
+  if (!validation_) validation_ = open(data::Split::kTest);
+  return validation_;
 }
 
 std::string MnistTask::kind_of_samples() const {
@@ -40,12 +35,18 @@ std::string MnistTask::kind_of_samples() const {
   return kind_.empty() ? "digits from " + options_.path : kind_;
 }
 
-at::Tensor MnistTask::loss(const at::Tensor& input, const at::Tensor& target) {
-  return at::cross_entropy_loss(model_->forward(input), target);
+at::Tensor MnistTask::training_step(const data::Samples& batch) {
+  return at::cross_entropy_loss(model_->forward(batch.input), batch.target);
 }
 
-Scores MnistTask::score(const at::Tensor& input, const at::Tensor& target) {
-  return score_classes(model_->forward(input), target);
+void MnistTask::validation_step(const data::Samples& batch) {
+  const ClassFigures figures = figures_of_classes(model_->forward(batch.input), batch.target);
+  log("test_accuracy", figures.accuracy);
+  log("test_loss", figures.loss);
+}
+
+std::vector<data::NamedTensor> MnistTask::predict_step(const data::Samples& batch) {
+  return {{"scores", model_->forward(batch.input)}};
 }
 
 }  // namespace reigen::train

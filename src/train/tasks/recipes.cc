@@ -52,9 +52,9 @@ Recipe mnist() {
           .data = kDigits,
           .defaults = defaults({.epochs = 3}),
           .batch_per_rank = 64,
-          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
-            return std::make_unique<MnistTask>(
-                MnistOptions{.path = config.data.path, .type = type_of(config), .without_memory = without_memory});
+          .make = [](const Config& config, bool without_memory) {
+            return as_both(std::make_shared<MnistTask>(
+                MnistOptions{.path = config.data.path, .type = type_of(config), .without_memory = without_memory}));
           }};
 }
 
@@ -65,33 +65,34 @@ Recipe mlp() {
           .defaults = defaults({.epochs = 3, .lr = 3e-4, .warmup_steps = 500},
                                {{"layers", 8, "hidden layers", 1, kMostLayers}, {"dim", 1024, "width of each"}}),
           .batch_per_rank = 32,
-          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
-            return std::make_unique<MlpTask>(MlpTaskOptions{.path = config.data.path,
-                                                            .type = type_of(config),
-                                                            .without_memory = without_memory,
-                                                            .layers = config.model["layers"],
-                                                            .dim = config.model["dim"]});
+          .make = [](const Config& config, bool without_memory) {
+            return as_both(std::make_shared<MlpTask>(MlpTaskOptions{.path = config.data.path,
+                                                                    .type = type_of(config),
+                                                                    .without_memory = without_memory,
+                                                                    .layers = config.model["layers"],
+                                                                    .dim = config.model["dim"]}));
           }};
 }
 
 Recipe resnet18() {
-  return {.name = "resnet18",
-          .summary = "ResNet-18 on small colour pictures in classes, from folders or drawn",
-          .data =
-              "a folder with train/ and test/ (or val/), or without: one folder a class,\n"
-              "  of JPEG and PNG files; without it: pictures that the program draws",
-          .defaults = defaults(
-              {.epochs = 5, .warmup_steps = 500},
-              {{"width", 64, "channels of the first stage"},
-               {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0}}),
-          .batch_per_rank = 32,
-          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
-            return std::make_unique<ResNet18Task>(ResNet18TaskOptions{.path = config.data.path,
-                                                                      .type = type_of(config),
-                                                                      .without_memory = without_memory,
-                                                                      .width = config.model["width"],
-                                                                      .norm_batch = config.model["norm_batch"]});
-          }};
+  return {
+      .name = "resnet18",
+      .summary = "ResNet-18 on small colour pictures in classes, from folders or drawn",
+      .data =
+          "a folder with train/ and test/ (or val/), or without: one folder a class,\n"
+          "  of JPEG and PNG files; without it: pictures that the program draws",
+      .defaults = defaults(
+          {.epochs = 5, .warmup_steps = 500},
+          {{"width", 64, "channels of the first stage"},
+           {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0}}),
+      .batch_per_rank = 32,
+      .make = [](const Config& config, bool without_memory) {
+        return as_both(std::make_shared<ResNet18Task>(ResNet18TaskOptions{.path = config.data.path,
+                                                                          .type = type_of(config),
+                                                                          .without_memory = without_memory,
+                                                                          .width = config.model["width"],
+                                                                          .norm_batch = config.model["norm_batch"]}));
+      }};
 }
 
 nn::Kernels kernels_of(const std::string& name) {
@@ -109,15 +110,15 @@ ModelOption kernels_option() {
 }
 
 template <class DecoderTask, class Sizes>
-std::unique_ptr<Task> decoder_task(const Config& config, bool without_memory, const Sizes& sizes) {
-  return std::make_unique<DecoderTask>(
+Training decoder_task(const Config& config, bool without_memory, const Sizes& sizes) {
+  return as_both(std::make_shared<DecoderTask>(
       DecoderTaskOptions<Sizes>{.path = config.data.path,
                                 .tokenizer = config.data.tokenizer,
                                 .pattern = format::word_pattern_of(config.data.word_pattern),
                                 .type = type_of(config),
                                 .without_memory = without_memory,
                                 .seed = static_cast<std::uint64_t>(config.train.seed),
-                                .model = sizes});
+                                .model = sizes}));
 }
 
 Recipe gpt() {
@@ -132,7 +133,7 @@ Recipe gpt() {
                {"vocab", 0, "tokens; 0: as many as the tokenizer has, or the text has different bytes", 0},
                kernels_option()}),
           .batch_per_rank = 8,
-          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
+          .make = [](const Config& config, bool without_memory) {
             return decoder_task<GptTask>(config, without_memory, gpt_options(config));
           }};
 }
@@ -152,7 +153,7 @@ Recipe llama() {
                {.key = "tied", .value = false, .meaning = "the last layer has the embedding's weight"},
                kernels_option()}),
           .batch_per_rank = 8,
-          .make = [](const Config& config, bool without_memory) -> std::unique_ptr<Task> {
+          .make = [](const Config& config, bool without_memory) {
             return decoder_task<LlamaTask>(config, without_memory, llama_options(config));
           }};
 }

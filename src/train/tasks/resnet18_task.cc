@@ -11,14 +11,9 @@ namespace reigen::train {
 
 ResNet18Task::ResNet18Task(const ResNet18TaskOptions& options) : options_(options) {}
 
-const std::string& ResNet18Task::name() const {
-  static const std::string kName = "resnet18";
-  return kName;
-}
-
 models::ResNet18& ResNet18Task::module() {
   if (!model_) {
-    training_data();
+    training();
     model_ = make_model<models::ResNet18>(
         options_.without_memory, options_.type,
         models::ResNet18Options{.classes = classes_, .width = options_.width, .norm_batch = options_.norm_batch});
@@ -26,7 +21,7 @@ models::ResNet18& ResNet18Task::module() {
   return *model_;
 }
 
-data::DatasetPtr ResNet18Task::training_data() {
+data::DatasetPtr ResNet18Task::training() {
   if (training_) return training_;
   if (options_.path.empty()) {
     classes_ = data::kDrawnClasses;
@@ -40,12 +35,12 @@ data::DatasetPtr ResNet18Task::training_data() {
   return training_;
 }
 
-data::DatasetPtr ResNet18Task::test_data() {
-  if (test_) return test_;
+data::DatasetPtr ResNet18Task::validation() {
+  if (validation_) return validation_;
   const auto split = data::Split::kTest;
-  test_ = options_.path.empty() ? data::drawn_pictures({.split = split, .type = options_.type})
-                                : data::image_folder(options_.path, {.split = split, .type = options_.type}).data;
-  return test_;
+  validation_ = options_.path.empty() ? data::drawn_pictures({.split = split, .type = options_.type})
+                                      : data::image_folder(options_.path, {.split = split, .type = options_.type}).data;
+  return validation_;
 }
 
 std::string ResNet18Task::kind_of_samples() const {
@@ -54,12 +49,18 @@ std::string ResNet18Task::kind_of_samples() const {
                      taken_);
 }
 
-at::Tensor ResNet18Task::loss(const at::Tensor& input, const at::Tensor& target) {
-  return at::cross_entropy_loss(module().forward(input), target);
+at::Tensor ResNet18Task::training_step(const data::Samples& batch) {
+  return at::cross_entropy_loss(module().forward(batch.input), batch.target);
 }
 
-Scores ResNet18Task::score(const at::Tensor& input, const at::Tensor& target) {
-  return score_classes(module().forward(input), target);
+void ResNet18Task::validation_step(const data::Samples& batch) {
+  const ClassFigures figures = figures_of_classes(module().forward(batch.input), batch.target);
+  log("test_accuracy", figures.accuracy);
+  log("test_loss", figures.loss);
+}
+
+std::vector<data::NamedTensor> ResNet18Task::predict_step(const data::Samples& batch) {
+  return {{"scores", module().forward(batch.input)}};
 }
 
 }  // namespace reigen::train

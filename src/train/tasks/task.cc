@@ -1,33 +1,39 @@
 #include "reigen/train/task.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "reigen/base/error.h"
 #include "reigen/nn/init.h"
 
 namespace reigen::train {
 
-namespace {
-
-[[noreturn]] void refuse_to_guess(const Task& task, const char* what) {
-  throw InvalidArgument(Report{.what = fmt::format("the task '{}' has no {}", task.name(), what),
-                               .fix = fmt::format("override {0}(input, target), or {0}_of(samples)", what)});
+void Task::validation_step(const data::Samples& batch) {
+  at::Tensor loss;
+  {
+    const LogTo nowhere(*this, nullptr);  // what training_step() logs is of training
+    loss = training_step(batch);
+  }
+  log("test_loss", loss);
 }
 
-}  // namespace
-
-at::Tensor Task::loss(const at::Tensor&, const at::Tensor&) { refuse_to_guess(*this, "loss"); }
-
-Scores Task::score(const at::Tensor&, const at::Tensor&) { refuse_to_guess(*this, "score"); }
+std::vector<data::NamedTensor> Task::predict_step(const data::Samples&) {
+  throw InvalidArgument(Report{.what = "the task has no predict_step()",
+                               .fix = "override it: it returns the tensors that the model gives for a batch"});
+}
 
 void Task::initialize(std::uint64_t seed) { nn::initialize(module(), seed); }
 
-std::string Task::describe(const Scores& scores) const {
-  const auto accuracy = scores.accuracy();
-  if (!accuracy) return fmt::format("test loss {:.6g} ({} samples)", scores.loss(), scores.count);
-  return fmt::format("test accuracy {:.2f} %, loss {:.4f} ({} samples)", *accuracy * 100, scores.loss(), scores.count);
+std::string Task::describe(const Figures& figures) const {
+  const auto samples = fmt::format("({} samples)", figures.terms);
+  const auto loss = figures.find("test_loss");
+  const auto accuracy = figures.find("test_accuracy");
+  if (loss && accuracy && figures.values.size() == 2)
+    return fmt::format("test accuracy {:.2f} %, loss {:.4f} {}", *accuracy * 100, *loss, samples);
+  if (loss && figures.values.size() == 1) return fmt::format("test loss {:.6g} {}", *loss, samples);
+  std::vector<std::string> words;
+  for (const auto& [name, value] : figures.values) words.push_back(fmt::format("{} {:.6g}", name, value));
+  return words.empty() ? "nothing was logged " + samples : fmt::format("{} {}", fmt::join(words, ", "), samples);
 }
-
-std::vector<std::pair<std::string, double>> Task::more_figures(const Scores&) const { return {}; }
 
 }  // namespace reigen::train

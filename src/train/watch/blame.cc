@@ -120,6 +120,7 @@ void Blame::compute_alone(const data::Batch& batch, std::int64_t step) {
   const auto alone = model_.parallel().no_sync();
   for (const ParameterRange& range : model_.parallel().parameters()) range.drop_gradients();
   seed_step(run_, step - 1);
+  const LogTo nowhere(run_.task, nullptr);  // the step has logged already
   for (const data::MicroBatch& part : batch.parts) backward(model_, loss_of(run_, part), part);
 }
 

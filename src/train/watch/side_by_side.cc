@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/complete.h"
+#include "data/checked.h"
 #include "parallel/check/difference.h"
 #include "reigen/base/error.h"
 #include "reigen/optim/clip.h"
@@ -34,6 +34,7 @@
 #include "train/model/precision.h"
 #include "train/run/agree.h"
 #include "train/run/failure.h"
+#include "train/start/first_weights.h"
 #include "train/watch/held_part.h"
 #include "train/watch/unit_listener.h"
 
@@ -106,7 +107,7 @@ struct SideBySide::Alone {
     std::int64_t compared = 0;  // tensors
   };
 
-  Alone(Run& its_run, TrainedModel& its_model, std::unique_ptr<Task> its_task, std::int64_t global_batch)
+  Alone(Run& its_run, TrainedModel& its_model, std::shared_ptr<Task> its_task, std::int64_t global_batch)
       : run(its_run),
         model(its_model),
         task(std::move(its_task)),
@@ -149,7 +150,7 @@ struct SideBySide::Alone {
 
   Run& run;
   TrainedModel& model;
-  std::unique_ptr<Task> task;
+  std::shared_ptr<Task> task;
   Communicator self;
   parallel::DataParallelBase parallel;
   Optimization optimization;
@@ -186,15 +187,15 @@ void SideBySide::Alone::train_alone(const data::Batch& batch) {
     first += part.count;
   }
   samples = batch.global_count;
-  const data::DatasetPtr training = task->training_data();
+  const data::DatasetPtr training = run.data_module.training();
   const data::Pass pass{.seed = static_cast<std::uint64_t>(run.config.train.seed), .epoch = batch.epoch};
   const data::Samples all =
-      samples_on(run.device, data::complete(training->gather_in(pass, indices), *training, samples));
+      samples_on(run.device, data::checked(training->gather_in(pass, indices), *training, samples));
   in_process.begin();
   try {
     in_own_thread(run.device, [&] {
       const auto autocast = compute_type(run.config.train.precision, run.device);
-      const at::Tensor mean = task->loss_of(all);
+      const at::Tensor mean = task->training_step(all);
       mean.backward();
       loss = mean.item<double>();
     });
@@ -518,13 +519,17 @@ void SideBySide::open(std::int64_t global_batch) {
                alone.parameters + 2 * alone.gradients + alone.optimizer,  // it keeps a copy of the gradients
                "leave train.verify out, or verify a smaller model", run_.world,
                [&] { return available_on(run_.device); });
-  std::unique_ptr<Task> task;
+  std::shared_ptr<Task> task;
   together(run_.world, "model of one process", [&] {
     task = run_.options.make_task();
     if (task == nullptr) {
       throw InvalidArgument(Report{.what = "TrainerOptions::make_task gave no task", .fix = "return a task"});
     }
     task->initialize(static_cast<std::uint64_t>(run_.config.train.seed));
+    const RunConfig& config = run_.config.run;
+    if (!config.weights.empty())
+      FirstWeights(weights_path_of(config), task->module(), config.strict)
+          .read_into(tensor::tensors_of(task->module()));
     task->module().to(run_.device);
     task->module().train();
   });

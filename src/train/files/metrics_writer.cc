@@ -1,4 +1,4 @@
-#include "reigen/train/metrics.h"
+#include "reigen/train/metrics_writer.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 struct Line {
   std::int64_t step = 0;    // 0 means that the line has no step
-  bool is_of_step = false;  // true for the line of a step, false for the line of a validation
+  bool is_of_step = false;  // false for the line of a validation or an epoch
 };
 
 Line line_in(std::string_view text) {
@@ -24,7 +24,7 @@ Line line_in(std::string_view text) {
   if (!json.is_object()) return {};
   const auto step = json.find("step");
   if (step == json.end() || !step->is_number_integer()) return {};
-  return {.step = step->get<std::int64_t>(), .is_of_step = !json.contains("test_loss") || json.contains("loss")};
+  return {.step = step->get<std::int64_t>(), .is_of_step = json.contains("lr")};
 }
 
 std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
@@ -65,6 +65,13 @@ std::unique_ptr<AppendedFile> open_at(const std::filesystem::path& path, std::in
                                         }));
 }
 
+// The text begins with a comma.
+std::string of_values(const NamedValues& values) {
+  std::string text;
+  for (const auto& [key, value] : values) text += fmt::format(",{}:{}", nlohmann::json(key).dump(), json_number(value));
+  return text;
+}
+
 }  // namespace
 
 std::string to_json_line(const StepMetrics& m) {
@@ -76,18 +83,23 @@ std::string to_json_line(const StepMetrics& m) {
   line += of_time(m.time);
   if (m.grad_norm) line += fmt::format(",\"grad_norm\":{}", *m.grad_norm);
   if (m.skipped) line += ",\"skipped\":true";
+  line += of_values(m.logged);
   return line + "}\n";
 }
 
 std::string to_json_line(const ValidationMetrics& m) {
   std::string line =
-      fmt::format("{{\"step\":{},\"epoch\":{},\"test_loss\":{}", m.step, m.epoch, json_number(m.test_loss));
-  if (m.test_accuracy) line += fmt::format(",\"test_accuracy\":{}", json_number(*m.test_accuracy));
-  line += fmt::format(",\"test_samples\":{}", m.test_samples);
-  for (const auto& [key, value] : m.more) line += fmt::format(",{}:{}", nlohmann::json(key).dump(), json_number(value));
+      fmt::format("{{\"step\":{},\"epoch\":{}{},\"test_samples\":{}", m.step, m.epoch, of_values(m.figures), m.samples);
   line += of_time(m.time);
   if (m.at_end) line += ",\"at_end\":true";
   return line + "}\n";
+}
+
+std::string to_json_line(const EpochMetrics& m) {
+  std::string figures = of_values(m.figures);
+  if (!figures.empty()) figures.erase(0, 1);
+  return fmt::format("{{\"step\":{},\"epoch\":{},\"epoch_means\":{{{}}}{}}}\n", m.step, m.epoch, figures,
+                     of_time(m.time));
 }
 
 double seconds_since_1970() {
@@ -103,6 +115,8 @@ MetricsWriter::~MetricsWriter() = default;
 void MetricsWriter::write(const StepMetrics& metrics) { file_->append(to_json_line(metrics)); }
 
 void MetricsWriter::write(const ValidationMetrics& metrics) { file_->append(to_json_line(metrics)); }
+
+void MetricsWriter::write(const EpochMetrics& metrics) { file_->append(to_json_line(metrics)); }
 
 const std::string& MetricsWriter::trouble() const { return file_->trouble(); }
 

@@ -1,0 +1,114 @@
+#include "train/files/best_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "checkpoint/directory.h"
+#include "reigen/base/error.h"
+#include "reigen/format/atomic_file.h"
+#include "train/run/agree.h"
+
+namespace reigen::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kList = "best.json";
+
+}  // namespace
+
+fs::path best_checkpoint_of(const fs::path& run_directory) {
+  const fs::path folder = run_directory / "checkpoints" / "best";
+  std::error_code ignored;
+  if (!fs::exists(folder / kList, ignored)) {
+    throw IoError(Report{.what = fmt::format("{} keeps no best checkpoint", run_directory.string()),
+                         .got = fmt::format("no {}", (folder / kList).string()),
+                         .fix = "train with --checkpoint.monitor, or take last"},
+                  ExitCode::kInputMissing);
+  }
+  std::ifstream in(folder / kList);
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  const auto list = json.is_object() ? json.find("checkpoints") : json.end();
+  const bool is_right = json.is_object() && list != json.end() && list->is_array() && !list->empty() &&
+                        list->front().is_object() && list->front().contains("step") &&
+                        list->front()["step"].is_number_integer();
+  if (!is_right) {
+    throw DataError(Report{.what = fmt::format("{} is damaged", (folder / kList).string()),
+                           .expected = "a list of checkpoints with their steps",
+                           .fix = "name a checkpoint by its path"});
+  }
+  return folder / checkpoint::name_of(list->front()["step"].get<std::int64_t>());
+}
+
+fs::path BestCheckpoints::path_of(std::int64_t step) const { return folder() / checkpoint::name_of(step); }
+
+// Adds a value if it is among the best. Of equal values the earlier one is better.
+bool BestCheckpoints::add(std::int64_t step, double value) {
+  if (std::isnan(value)) return false;
+  const double sign = run_.config.checkpoint.mode == "max" ? -1 : 1;
+  const auto place = std::find_if(list_.begin(), list_.end(),
+                                  [&](const BestCheckpoint& one) { return sign * value < sign * one.value; });
+  const auto most = static_cast<std::size_t>(run_.config.checkpoint.top_k);
+  if (place == list_.end() && list_.size() >= most) return false;
+  list_.insert(place, {.step = step, .value = value});
+  if (list_.size() > most) list_.pop_back();
+  return true;
+}
+
+void BestCheckpoints::remember(const std::vector<std::pair<std::int64_t, double>>& values) {
+  list_.clear();
+  if (!is_on()) return;
+  std::string there;  // one letter for each value: whether rank 0 finds its checkpoint
+  if (run_.is_first()) {
+    std::error_code ignored;
+    for (const auto& [step, value] : values) there += fs::exists(path_of(step) / "manifest.json", ignored) ? 'y' : 'n';
+  }
+  there = share_text(run_.world, there);
+  for (std::size_t i = 0; i < values.size() && i < there.size(); ++i) {
+    if (there[i] == 'y') add(values[i].first, values[i].second);
+  }
+}
+
+void BestCheckpoints::note(double value) {
+  if (!is_on()) return;
+  const std::vector<BestCheckpoint> before = list_;
+  if (!add(run_.done, value)) return;
+  try {
+    checkpoints_.save_to(folder());
+    together(run_.world, "best checkpoints", [&] {
+      if (run_.is_first()) write_list();
+    });
+  } catch (const IoError& error) {
+    list_ = before;
+    run_.say(
+        fmt::format("warning: the checkpoint of step {}, among the best, is not kept: {}", run_.done, error.what()));
+  }
+}
+
+// best.json first: it names only checkpoints that are whole, also if the process ends here.
+void BestCheckpoints::write_list() {
+  nlohmann::ordered_json json = {{"monitor", monitor()}, {"mode", run_.config.checkpoint.mode}};
+  std::set<std::string> kept;
+  for (const BestCheckpoint& one : list_) {
+    json["checkpoints"].push_back({{"step", one.step}, {"value", one.value}});
+    kept.insert(checkpoint::name_of(one.step));
+  }
+  format::write_file_atomically(folder() / kList, std::string_view(json.dump(2) + "\n"));
+  std::error_code error;
+  std::vector<fs::path> gone;
+  for (const auto& entry : fs::directory_iterator(folder(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step_") && !kept.contains(name)) gone.push_back(entry.path());
+  }
+  for (const fs::path& path : gone) fs::remove_all(path, error);
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,128 @@
+#include "train/loop/evaluation.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+
+#include "data/checked.h"
+#include "reigen/data/sampler.h"
+#include "train/model/device.h"
+#include "train/model/precision.h"
+#include "train/run/agree.h"
+
+namespace reigen::train {
+
+namespace {
+
+constexpr std::int64_t kCallsTogether = 16;  // number of forwards between two checks for a request to stop
+
+}  // namespace
+
+data::Range Evaluation::share(std::int64_t samples) const {
+  return data::share_of({0, samples}, run_.data.rank(), run_.data.size());
+}
+
+Figures Evaluation::run(const Over& over) {
+  const std::int64_t samples = over.most > 0 ? std::min(over.most, over.data.size()) : over.data.size();
+  const at::NoGradGuard no_grad;
+  Metrics metrics;
+  const LogTo to(run_.task, &metrics);
+  metrics_ = &metrics;
+  model_.settle();
+  auto averaged = model_.is_made() ? model_.optimization().swap_in_average() : std::nullopt;
+  torch::nn::Module& module = run_.task.module();
+  const bool was_training = module.is_training();
+  module.eval();
+  const bool gathers = model_.gathers();
+  if (gathers) model_.parallel().prepare_forward();
+  const data::Range mine = share(samples);
+  const std::int64_t batch = run_.task.validation_batch();
+  const std::int64_t count = calls(samples);
+  bool ends = false;
+  const auto indices_of = [&](std::int64_t call) {
+    const std::int64_t first = mine.begin + call * batch;
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
+    return indices;
+  };
+  for (std::int64_t first = 0; first < count && !ends; first += kCallsTogether) {
+    const std::int64_t calls = std::min(kCallsTogether, count - first);
+    if (model_.pipeline()) {
+      run_in_stages(over, first, calls, indices_of);
+    } else {
+      for (std::int64_t call = first; call < first + calls; ++call) {
+        const std::vector<std::int64_t> indices = indices_of(call);
+        if (!indices.empty()) {
+          run_some(over, indices, true);
+        } else if (gathers) {
+          run_some(over, {0}, false);  // gathering is collective, so all ranks make the same number of forwards
+        }
+      }
+    }
+    const bool is_last = first + calls == count;  // after the last forward the figures are complete, so they are used
+    ends = over.may_end && !is_last && hears_of_stop();
+  }
+  module.train(was_training);
+  if (averaged) averaged->end();
+  metrics.finish(metrics.take());
+  Figures figures = metrics.gather(run_.world, run_.logs());
+  figures.terms /= run_.mesh ? run_.mesh->size("cp") : 1;  // all ranks that divide a sequence count its terms
+  return figures;
+}
+
+bool Evaluation::hears_of_stop() {
+  run_.stop = any_wishes_to_stop(run_.world, run_.wants_stop());
+  return run_.stop;
+}
+
+data::Samples Evaluation::samples_of(const Over& over, const std::vector<std::int64_t>& indices) {
+  return samples_on(run_.device,
+                    data::checked(over.data.gather(indices), over.data, static_cast<std::int64_t>(indices.size())));
+}
+
+// What the step logs counts for the terms of its samples.
+void Evaluation::take(const Over& over, const std::vector<std::int64_t>& indices, bool counts) {
+  std::int64_t terms = 0;
+  for (const std::int64_t index : indices) terms += counts ? over.data.terms(index) : 0;
+  metrics_->begin_batch(terms);
+  over.step(samples_of(over, indices), counts);
+}
+
+void Evaluation::run_some(const Over& over, const std::vector<std::int64_t>& indices, bool counts) {
+  const auto autocast = compute_type(run_.config.train.precision, run_.device);
+  take(over, indices, counts);
+}
+
+// All ranks make the same number of forwards. A rank without samples runs one that does not count.
+void Evaluation::run_in_stages(const Over& over, std::int64_t first, std::int64_t calls, const IndicesOf& indices_of) {
+  const auto some = [&](int i) {
+    const std::vector<std::int64_t> indices = indices_of(first + i);
+    return indices.empty() ? std::vector<std::int64_t>{0} : indices;
+  };
+  model_.pipeline().evaluate(model_.parallel(), static_cast<int>(calls),
+                             {.input = [&](int i) { return run_.task.first_input(samples_of(over, some(i))); },
+                              .loss =
+                                  [&](int i) {
+                                    take(over, some(i), !indices_of(first + i).empty());
+                                    return at::Tensor();
+                                  },
+                              .around =
+                                  [&](schedule::Kind, int, const std::function<void()>& body) {
+                                    const auto autocast = compute_type(run_.config.train.precision, run_.device);
+                                    body();
+                                  }});
+}
+
+// The number of forwards that the rank with the most samples makes.
+std::int64_t Evaluation::calls(std::int64_t samples) const {
+  const std::int64_t batch = run_.task.validation_batch();
+  std::int64_t most = 0;
+  for (int rank = 0; rank < run_.data.size(); ++rank) {
+    const data::Range one = data::share_of({0, samples}, rank, run_.data.size());
+    most = std::max(most, (one.end - one.begin + batch - 1) / batch);
+  }
+  return most;
+}
+
+}  // namespace reigen::train

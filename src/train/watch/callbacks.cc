@@ -1,0 +1,114 @@
+#include "train/watch/callbacks.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "base/log.h"
+#include "reigen/base/error.h"
+#include "train/files/rank_states.h"
+#include "train/run/agree.h"
+#include "train/run/failure.h"
+
+namespace reigen::train {
+
+namespace {
+
+std::string key_of(const Callback& callback) { return "callback." + callback.name(); }
+
+}  // namespace
+
+void Callbacks::require_valid() const {
+  std::set<std::string> names;
+  for (const auto& callback : run_.options.callbacks) {
+    if (!callback) throw common(InvalidArgument(Report{.what = "TrainerOptions::callbacks has a null pointer"}));
+    if (names.insert(callback->name()).second) continue;
+    throw common(InvalidArgument(Report{.what = "two callbacks have one name",
+                                        .got = callback->name(),
+                                        .expected = "another name for each, under which checkpoints keep its state",
+                                        .fix = "let name() differ"}));
+  }
+}
+
+void Callbacks::restore(const std::map<std::string, std::string>& options, std::int64_t world_size) {
+  for (const auto& callback : run_.options.callbacks) {
+    const auto states = states_in(options, key_of(*callback));
+    if (states.empty()) continue;
+    const auto own = static_cast<std::size_t>(world_size == run_.world.size() ? run_.world.rank() : 0);
+    if (own < states.size()) callback->restore(states[own]);
+  }
+}
+
+void Callbacks::keep(std::map<std::string, std::string>& options) const {
+  for (const auto& callback : run_.options.callbacks)
+    keep_states(options, key_of(*callback), callback->state(), run_.world);
+}
+
+void Callbacks::call(const char* function, std::int64_t step, const std::function<void(Callback&, Moment&)>& body) {
+  if (run_.options.callbacks.empty()) return;
+  Moment moment{.step = step, .steps = run_.total, .epoch = run_.epoch, .task = run_.task, .world = run_.world};
+  for (const auto& callback : run_.options.callbacks) {
+    try {
+      body(*callback, moment);
+    } catch (...) {
+      const Failure failure = failure_of(std::current_exception());
+      if (failure.common || failure.aftermath) throw;
+      throw Error(
+          static_cast<ExitCode>(failure.exit_code),
+          fmt::format("callback {}, {}() on rank {}: {}", callback->name(), function, run_.world.rank(), failure.text));
+    }
+  }
+  if (moment.stop) run_.callback_stops = true;
+}
+
+void Callbacks::begin_fit() {
+  call("begin_fit", run_.done, [](Callback& one, Moment& moment) { one.begin_fit(moment); });
+}
+void Callbacks::begin_epoch() {
+  call("begin_epoch", run_.done, [](Callback& one, Moment& moment) { one.begin_epoch(moment); });
+}
+void Callbacks::begin_step(const data::Batch& batch) {
+  call("begin_step", run_.done + 1, [&](Callback& one, Moment& moment) { one.begin_step(moment, batch); });
+}
+void Callbacks::after_backward() {
+  call("after_backward", run_.done + 1, [](Callback& one, Moment& moment) { one.after_backward(moment); });
+}
+void Callbacks::before_optimizer() {
+  call("before_optimizer", run_.done + 1, [](Callback& one, Moment& moment) { one.before_optimizer(moment); });
+}
+void Callbacks::end_step() {
+  call("end_step", run_.done, [](Callback& one, Moment& moment) { one.end_step(moment); });
+}
+void Callbacks::note_loss(std::int64_t step, double loss) {
+  call("note_loss", run_.done, [&](Callback& one, Moment& moment) { one.note_loss(moment, step, loss); });
+}
+void Callbacks::end_epoch(const Figures& figures) {
+  call("end_epoch", run_.done, [&](Callback& one, Moment& moment) { one.end_epoch(moment, figures); });
+}
+void Callbacks::begin_validation() {
+  call("begin_validation", run_.done, [](Callback& one, Moment& moment) { one.begin_validation(moment); });
+}
+void Callbacks::end_validation(const Figures& figures) {
+  call("end_validation", run_.done, [&](Callback& one, Moment& moment) { one.end_validation(moment, figures); });
+}
+void Callbacks::saved_checkpoint(const std::filesystem::path& path) {
+  if (path == std::exchange(saved_, path)) return;
+  call("saved_checkpoint", run_.done, [&](Callback& one, Moment& moment) { one.saved_checkpoint(moment, path); });
+}
+void Callbacks::end_fit() {
+  call("end_fit", run_.done, [](Callback& one, Moment& moment) { one.end_fit(moment); });
+}
+
+void Callbacks::failed(std::string_view what) noexcept {
+  for (const auto& callback : run_.options.callbacks) {
+    try {
+      if (callback) callback->failed(what);
+    } catch (const std::exception& error) {
+      base::log_warning("callback {}, failed(): {}", callback->name(), error.what());
+    }
+  }
+}
+
+}  // namespace reigen::train
