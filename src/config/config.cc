@@ -83,9 +83,15 @@ bool ModelConfig::flag(const std::string& key) const { return own_value<bool>(*t
 
 void require_own_options(const ModelConfig& own) {
   Config without;
+  without.data.takes_tokenizer = true;  // so that all options of the section are there
   std::vector<std::string> sections;
-  for (const Field& field : fields(without)) sections.push_back(field.section);
   std::vector<std::string> seen;
+  for (const Field& field : fields(without)) {
+    if (field.section != "data")
+      sections.push_back(field.section);
+    else
+      seen.push_back(field.name());
+  }
   for (const ModelOption& option : own.options) {
     const auto [section, key] = own_name(option);
     const auto refuse = [&](const char* why, const char* fix) {
@@ -95,7 +101,8 @@ void require_own_options(const ModelConfig& own) {
       refuse("has no name for a flag", "lower case letters, digits and _; one dot at most: \"dim\", \"loss.rate\"");
     if (std::find(sections.begin(), sections.end(), section) != sections.end())
       refuse("is in a section of Reigen's", "leave the section out, or take another");
-    if (std::find(seen.begin(), seen.end(), section + "." + key) != seen.end()) refuse("stands twice", "leave one out");
+    if (std::find(seen.begin(), seen.end(), section + "." + key) != seen.end())
+      refuse("stands twice, or is one of Reigen's", "leave one out, or take another name");
     seen.push_back(section + "." + key);
   }
 }
@@ -111,12 +118,17 @@ void describe(Fields& fields, ModelConfig& model) {
                       .high = option.high.value_or(whole ? kMostOfWhole : Range::kNone)};
     std::visit([&, name = key.c_str()](auto& value) { fields.add(name, value, range, option.meaning); }, option.value);
     fields.rows.back().choices = option.choices;
-    fields.rows.back().own_section = section != "model";
+    fields.rows.back().own_section = section != "model" && section != "data";
   }
-  // Each section may appear only once in a TOML file, so the options of one section must be adjacent.
+  // Each section may appear only once in a TOML file, so the options of one section must be adjacent. Those of `data`
+  // come behind Reigen's own, which are the rows before these.
   std::stable_sort(fields.rows.begin() + static_cast<std::ptrdiff_t>(first), fields.rows.end(),
                    [](const Field& a, const Field& b) {
-                     return std::pair(a.section != "model", a.section) < std::pair(b.section != "model", b.section);
+                     const auto place = [](const Field& field) {
+                       const int order = field.section == "data" ? 0 : field.section == "model" ? 1 : 2;
+                       return std::pair(order, field.section);
+                     };
+                     return place(a) < place(b);
                    });
 }
 

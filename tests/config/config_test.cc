@@ -64,6 +64,27 @@ TEST_F(ConfigTest, FlagsAreReadInBothSpellings) {
   EXPECT_FALSE(line.config.train.global_batch.has_value());
 }
 
+TEST_F(ConfigTest, AProgramHasOptionsOfItsOwnInModelDataAndItsOwnSections) {
+  Config program;
+  program.model.options = {
+      {"dim", 8, "width"}, {"data.noise", 0.5, "in a picture"}, {"loss.kind", std::string("l1"), ""}};
+  const Config config = read_command_line(program, {"--data.noise", "0.25", "--data.limit", "9", "--loss.kind", "l2"},
+                                          {{"REIGEN_MODEL_DIM", "4"}})
+                            .config;
+  EXPECT_EQ(config.model.real("data.noise"), 0.25);
+  EXPECT_EQ(config.model["dim"], 4);
+  EXPECT_EQ(config.model.text("loss.kind"), "l2");
+  EXPECT_EQ(config.data.limit, 9);
+  EXPECT_EQ(read_command_line(program, {}, {{"REIGEN_DATA_NOISE", "2"}}).config.model.real("data.noise"), 2);
+  const std::string toml = to_toml(config);
+  EXPECT_EQ(toml.find("[data]"), toml.rfind("[data]")) << toml;
+  for (const char* taken : {"data.path", "data.limit", "data.tokenizer", "train.noise"}) {
+    Config wrong;
+    wrong.model.options = {{taken, 1, ""}};
+    EXPECT_THROW(read_command_line(wrong, {}, {}), InvalidArgument) << taken;
+  }
+}
+
 TEST_F(ConfigTest, WhatARecipeChoseForItsOptimizerIsNotForAnother) {
   Config recipe;
   recipe.optim.lr = 3e-4;

@@ -1,4 +1,8 @@
 // What a task logs, and what callbacks see: in files, over ranks, after a resume, and when they fail.
+#include <cmath>
+#include <sstream>
+
+#include "train/files/csv_file.h"
 #include "train/small_run.h"
 
 namespace reigen::train {
@@ -36,6 +40,26 @@ std::vector<std::string> means_of(const fs::path& directory) {
   return texts;
 }
 
+// The rows of metrics.csv without their times, which are the last columns of a step's row.
+std::vector<std::vector<std::string>> rows_of(const fs::path& directory) {
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> names;
+  std::ifstream in(directory / "metrics.csv");
+  for (std::string line; std::getline(in, line);) {
+    std::vector<std::string> cells;
+    std::stringstream text(line);
+    for (std::string cell; std::getline(text, cell, ',');) cells.push_back(cell);
+    if (names.empty()) names = cells;
+    std::vector<std::string> kept;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::string& name = names[i];
+      if (!name.ends_with("_ms") && name != "time" && name != "samples_per_s") kept.push_back(name + "=" + cells[i]);
+    }
+    rows.push_back(kept);
+  }
+  return rows;
+}
+
 class LoggingRun : public TrainerTest {
  protected:
   static void logs(int /*rank*/, SmallTask& task, TrainerOptions& /*options*/) { task.log_step = log_all; }
@@ -65,10 +89,16 @@ TEST_F(LoggingRun, TheMeansOfAnEpochAreThoseOfOneRank) {
 }
 
 TEST_F(LoggingRun, AResumedRunHasTheMeansOfAnUndisturbedOne) {
-  fit(2, config("whole"), logs);
+  Config undisturbed = config("whole");
+  undisturbed.log.csv = true;
+  undisturbed.validate.every = "2";
+  fit(2, undisturbed, logs);
+  ASSERT_EQ(rows_of(root_ / "whole").size(), 1U + 9 + 3 + 5) << "a header, steps, epochs and validations";
   for (const std::int64_t stop_after : {1, 2, 3, 5}) {
     const std::string name = "stopped" + std::to_string(stop_after);
     Config run = config(name);
+    run.log.csv = true;
+    run.validate.every = "2";
     const auto stops = [&](int rank, SmallTask& task, TrainerOptions& options) {
       logs(rank, task, options);
       if (rank == 1) {
@@ -79,6 +109,7 @@ TEST_F(LoggingRun, AResumedRunHasTheMeansOfAnUndisturbedOne) {
     run.run.resume = "true";
     fit(2, run, logs);
     EXPECT_EQ(means_of(root_ / name), means_of(root_ / "whole")) << stop_after;
+    EXPECT_EQ(rows_of(root_ / name), rows_of(root_ / "whole")) << stop_after;
     EXPECT_EQ(model(name), model("whole"));
   }
   // Another number of ranks goes on from the sums of all.
@@ -234,6 +265,26 @@ TEST_F(LoggingRun, TwoCallbacksOfOneNameAreRefused) {
   });
   EXPECT_EQ(code, ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, HasSubstr("two callbacks have one name\n  got: noting"));
+}
+
+TEST_F(LoggingRun, ATableTakesNewNamesAndIsCut) {
+  const fs::path path = root_ / "table.csv";
+  {
+    CsvFile table(path, 0);
+    table.write(1, {{"a", 0.5}});
+    table.write(2, {{"a", 1.0 / 3}, {"b, \"c\"", 2}});
+    table.write(3, {{"b, \"c\"", std::nan("")}});
+    table.flush();
+  }
+  EXPECT_EQ(read_file(path), "step,a,\"b, \"\"c\"\"\"\n1,0.5\n2,0.3333333333333333,2\n3,,nan\n");
+  {
+    CsvFile table(path, 2);
+    table.write(3, {{"b, \"c\"", 7}});
+    table.flush();
+  }
+  EXPECT_EQ(read_file(path), "step,a,\"b, \"\"c\"\"\"\n1,0.5\n2,0.3333333333333333,2\n3,,7\n");
+  std::ofstream(path) << "x,y\n1,2\n";
+  EXPECT_THROW(CsvFile(path, 1), DataError);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "reigen/base/fields.h"
 #include "reigen/comm/options.h"
+#include "reigen/config/checkpoint.h"
 #include "reigen/config/data.h"
 #include "reigen/config/mesh.h"
 #include "reigen/config/optimizers.h"
@@ -163,7 +164,8 @@ inline void describe(Fields& fields, OptimConfig& o) {
 // An option that a recipe adds, such as a size of its model. `value` is the default; its type is the option's type: a
 // whole number, a real number (0.5), text ("mean") or a switch (false).
 struct ModelOption {
-  std::string key = {};  // "dim" is the option model.dim; "loss.rate" is the option loss.rate in a section of your own
+  std::string key =
+      {};  // "dim" is the option model.dim; "data.noise" is in the section data, "loss.rate" in one of your own
   std::variant<std::int64_t, double, std::string, bool> value = std::int64_t{0};
   std::string meaning = {};               // text for --help
   std::optional<double> low = {};         // smallest value; if not set: 1 for a whole number, no limit for a real one
@@ -249,34 +251,14 @@ inline void describe(Fields& fields, CommConfig& o) {
              "this machine acts as N machines with equal numbers of ranks; 0: as comm.machine_id says");
 }
 
-struct CheckpointConfig {
-  std::string every = {};
-  std::int64_t every_steps = 0;
-  std::int64_t keep = 2;
-  std::string monitor = {};
-  std::string mode = "min";
-  std::int64_t top_k = 1;
-  bool asynchronous = false;
-};
-inline void describe(Fields& fields, CheckpointConfig& o) {
-  fields.section = "checkpoint";
-  fields.add("every", o.every,
-             "how often, besides at a stop and at the end: 500 (steps), 0.5 epochs, 30 min; empty: only then");
-  fields.add("every_steps", o.every_steps, at_least(0), "the same in steps, an earlier name; 0: as checkpoint.every");
-  fields.add("keep", o.keep, at_least(1).up_to(1e6), "number of newest checkpoints that are kept");
-  fields.add("monitor", o.monitor,
-             "also keep the checkpoints with the best values of this figure of validations: test_loss");
-  fields.add("mode", o.mode, {"min", "max"}, "with checkpoint.monitor: whether less or more is better");
-  fields.add("top_k", o.top_k, at_least(1).up_to(1000), "with checkpoint.monitor: how many of the best are kept");
-  fields.add("asynchronous", o.asynchronous, "write during the next steps; needs memory for a copy of the state");
-}
-
 struct LogConfig {
   bool tensorboard = true;
+  bool csv = false;
 };
 inline void describe(Fields& fields, LogConfig& o) {
   fields.section = "log";
   fields.add("tensorboard", o.tensorboard, "write curves, options and results for TensorBoard into run.dir");
+  fields.add("csv", o.csv, "write the figures of metrics.jsonl into metrics.csv too");
 }
 
 struct Config {

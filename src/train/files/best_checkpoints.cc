@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -18,35 +17,6 @@
 namespace reigen::train {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr const char* kList = "best.json";
-
-}  // namespace
-
-fs::path best_checkpoint_of(const fs::path& run_directory) {
-  const fs::path folder = run_directory / "checkpoints" / "best";
-  std::error_code ignored;
-  if (!fs::exists(folder / kList, ignored)) {
-    throw IoError(Report{.what = fmt::format("{} keeps no best checkpoint", run_directory.string()),
-                         .got = fmt::format("no {}", (folder / kList).string()),
-                         .fix = "train with --checkpoint.monitor, or take last"},
-                  ExitCode::kInputMissing);
-  }
-  std::ifstream in(folder / kList);
-  const auto json = nlohmann::json::parse(in, nullptr, false);
-  const auto list = json.is_object() ? json.find("checkpoints") : json.end();
-  const bool is_right = json.is_object() && list != json.end() && list->is_array() && !list->empty() &&
-                        list->front().is_object() && list->front().contains("step") &&
-                        list->front()["step"].is_number_integer();
-  if (!is_right) {
-    throw DataError(Report{.what = fmt::format("{} is damaged", (folder / kList).string()),
-                           .expected = "a list of checkpoints with their steps",
-                           .fix = "name a checkpoint by its path"});
-  }
-  return folder / checkpoint::name_of(list->front()["step"].get<std::int64_t>());
-}
 
 fs::path BestCheckpoints::path_of(std::int64_t step) const { return folder() / checkpoint::name_of(step); }
 
@@ -101,7 +71,7 @@ void BestCheckpoints::write_list() {
     json["checkpoints"].push_back({{"step", one.step}, {"value", one.value}});
     kept.insert(checkpoint::name_of(one.step));
   }
-  format::write_file_atomically(folder() / kList, std::string_view(json.dump(2) + "\n"));
+  format::write_file_atomically(folder() / kBestList, std::string_view(json.dump(2) + "\n"));
   std::error_code error;
   std::vector<fs::path> gone;
   for (const auto& entry : fs::directory_iterator(folder(), error)) {

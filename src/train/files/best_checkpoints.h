@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "train/files/checkpoints.h"
+#include "train/run/best_checkpoint.h"
 #include "train/run/run.h"
 
 namespace reigen::train {
@@ -24,10 +25,6 @@ struct BestCheckpoint {
   std::int64_t step = 0;
   double value = 0;
 };
-
-// The path of the best checkpoint of a run's directory, from best.json. Throws IoError (exit code 66) if there is none,
-// and DataError if best.json is damaged.
-std::filesystem::path best_checkpoint_of(const std::filesystem::path& run_directory);
 
 class BestCheckpoints {
  public:

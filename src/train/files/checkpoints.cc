@@ -16,8 +16,8 @@
 #include "checkpoint/write.h"
 #include "comm/agree.h"
 #include "reigen/base/bytes.h"
-#include "train/files/rank_states.h"
 #include "train/run/agree.h"
+#include "train/run/rank_states.h"
 
 namespace reigen::train {
 

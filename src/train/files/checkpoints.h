@@ -22,9 +22,9 @@
 #include "train/files/step_lines.h"
 #include "train/model/trained_model.h"
 #include "train/run/cadence.h"
+#include "train/run/callbacks.h"
 #include "train/run/run.h"
 #include "train/start/run_data.h"
-#include "train/watch/callbacks.h"
 
 namespace reigen::train {
 

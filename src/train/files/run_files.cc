@@ -84,6 +84,7 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
     lines.open_board(directory_, resolved, run_.done);
     if (!lines.new_board().empty()) made_.note(lines.new_board());
   }
+  if (run_.config.log.csv) make("metrics.csv", [&](const fs::path& path) { lines.open_csv(path, run_.done); });
   if (!saves_initial()) return;
   make("initial.safetensors", [&](const fs::path& path) {
     tensor::write_tensors(path, tensor::tensors_of(run_.task.module()), contents.metadata);

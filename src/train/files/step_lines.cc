@@ -51,6 +51,38 @@ Curves curves_of(const EpochMetrics& m) {
   return curves;
 }
 
+// The columns of a table. Its times are apart from the figures, behind them.
+NamedValues columns_of(const StepMetrics& m) {
+  NamedValues all{{"epoch", static_cast<double>(m.epoch)}, {"loss", m.loss}, {"lr", m.lr}};
+  if (m.grad_norm) all.emplace_back("grad_norm", *m.grad_norm);
+  all.insert(all.end(), m.logged.begin(), m.logged.end());
+  const NamedValues times{{"samples_per_s", m.samples_per_s},
+                          {"step_ms", m.step_ms},
+                          {"data_ms", m.data_ms},
+                          {"forward_ms", m.forward_ms},
+                          {"backward_ms", m.backward_ms},
+                          {"comm_exposed_ms", m.comm_exposed_ms},
+                          {"optimizer_ms", m.optimizer_ms},
+                          {"time", m.time}};
+  all.insert(all.end(), times.begin(), times.end());
+  return all;
+}
+
+NamedValues columns_of(const ValidationMetrics& m) {
+  NamedValues all{{"epoch", static_cast<double>(m.epoch)}};
+  all.insert(all.end(), m.figures.begin(), m.figures.end());
+  all.emplace_back("test_samples", static_cast<double>(m.samples));
+  all.emplace_back("time", m.time);
+  return all;
+}
+
+NamedValues columns_of(const EpochMetrics& m) {
+  NamedValues all{{"epoch", static_cast<double>(m.epoch)}};
+  for (const auto& [name, value] : m.figures) all.emplace_back("epoch_" + name, value);
+  all.emplace_back("time", m.time);
+  return all;
+}
+
 // The options of the training, without those of this start (run.dir, for example).
 std::map<std::string, format::HParam> hparams_of(Config config) {
   std::map<std::string, format::HParam> values;
@@ -137,33 +169,58 @@ void StepLines::drop_board(const Error& error) {
 void StepLines::close() {
   metrics_.reset();
   board_.reset();
+  csv_.reset();
   order_.reset();
+}
+
+template <class Metrics>
+void StepLines::write_all(const Metrics& metrics) {
+  metrics_->write(metrics);
+  write_board([&](SummaryWriter& board) { board.scalars(curves_of(metrics), metrics.step, metrics.time); });
+  if (csv_) {
+    try {
+      csv_->write(metrics.step, columns_of(metrics));
+    } catch (const Error& error) {
+      drop_csv(error);
+    }
+  }
+  tell_trouble();
 }
 
 void StepLines::write(const StepMetrics& metrics, const std::string& order) {
   if (!metrics_) return;
-  metrics_->write(metrics);
-  write_board([&](SummaryWriter& board) { board.scalars(curves_of(metrics), metrics.step, metrics.time); });
   if (order_) order_->append(order);
-  tell_trouble();
+  write_all(metrics);
 }
 
 void StepLines::write(const ValidationMetrics& metrics) {
-  if (!metrics_) return;
-  metrics_->write(metrics);
-  write_board([&](SummaryWriter& board) { board.scalars(curves_of(metrics), metrics.step, metrics.time); });
-  tell_trouble();
+  if (metrics_) write_all(metrics);
 }
 
 void StepLines::write(const EpochMetrics& metrics) {
-  if (!metrics_) return;
-  metrics_->write(metrics);
-  write_board([&](SummaryWriter& board) { board.scalars(curves_of(metrics), metrics.step, metrics.time); });
-  tell_trouble();
+  if (metrics_) write_all(metrics);
+}
+
+void StepLines::open_csv(const std::filesystem::path& path, std::int64_t done) {
+  try {
+    csv_.emplace(path, done);
+  } catch (const Error& error) {
+    drop_csv(error);
+  }
+}
+
+void StepLines::drop_csv(const Error& error) {
+  csv_.reset();
+  console_.say(fmt::format("warning: {}; metrics.csv gets nothing more of this run", error.what()));
 }
 
 void StepLines::flush() {
   flush_board();
+  try {
+    if (csv_) csv_->flush();
+  } catch (const IoError&) {
+    tell_trouble();  // the rows are kept and tried again
+  }
   if (metrics_) metrics_->flush();
   if (order_) order_->flush();
 }
@@ -177,7 +234,9 @@ void StepLines::flush_what_can_be() {
 }
 
 void StepLines::tell_trouble() {
-  const std::string trouble = !metrics_->trouble().empty() || !board_ ? metrics_->trouble() : board_->trouble();
+  std::string trouble = metrics_->trouble();
+  if (trouble.empty() && board_) trouble = board_->trouble();
+  if (trouble.empty() && csv_) trouble = csv_->trouble();
   if (trouble == told_trouble_) return;
   told_trouble_ = trouble;
   if (!trouble.empty()) {

@@ -17,6 +17,7 @@
 #include "reigen/train/metrics_writer.h"
 #include "reigen/train/summary_writer.h"
 #include "train/files/appended_file.h"
+#include "train/files/csv_file.h"
 #include "train/run/console.h"
 
 namespace reigen::train {
@@ -33,6 +34,8 @@ class StepLines {
   // Opens the run's file for TensorBoard in `directory` and keeps what it has of the steps up to `done`. A new file
   // begins with the options of `config`. If that is not possible, rank 0 tells the user, and there is no such file.
   void open_board(const std::filesystem::path& directory, const Config& config, std::int64_t done);
+  // Opens the table of log.csv and keeps its rows up to step `done`. If that is not possible, rank 0 tells the user.
+  void open_csv(const std::filesystem::path& path, std::int64_t done);
   // The file for TensorBoard that this start has made; empty if there is none.
   std::filesystem::path new_board() const {
     return board_ && board_->is_new() ? board_->path() : std::filesystem::path();
@@ -55,10 +58,14 @@ class StepLines {
   void write_board(const std::function<void(SummaryWriter& board)>& body);
   void flush_board();
   void drop_board(const Error& error);
+  void drop_csv(const Error& error);
+  template <class Metrics>
+  void write_all(const Metrics& metrics);
 
   Console& console_;
   std::optional<MetricsWriter> metrics_;
   std::optional<AppendedFile> order_;
+  std::optional<CsvFile> csv_;
   std::unique_ptr<SummaryWriter> board_;
   std::string told_trouble_;
 };

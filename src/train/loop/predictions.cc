@@ -30,7 +30,7 @@ struct Form {
 };
 
 // As JSON: ranks exchange it, and people can read it in an error.
-std::string to_text(const Predictions& tensors) {
+std::string form_text(const Predictions& tensors) {
   nlohmann::json forms = nlohmann::json::array();
   for (const auto& [name, tensor] : tensors) {
     forms.push_back({{"name", name},
@@ -119,12 +119,12 @@ Predictions predictions_of(Run& run, Evaluation& evaluation, const data::Dataset
     Predictions said = run.task.predict_step(batch);
     require_rows(said, rows_of(batch));
     for (auto& [name, tensor] : said) tensor = tensor.detach().to(at::kCPU).contiguous();
-    if (!batches.empty()) require_form(to_text(said), to_text(batches.front()));
+    if (!batches.empty()) require_form(form_text(said), form_text(batches.front()));
     if (counts) batches.push_back(std::move(said));
   };
   static_cast<void>(evaluation.run({.data = data, .step = step}));
   const std::vector<std::string> texts =
-      comm::all_gather_bytes(batches.empty() ? std::string() : to_text(batches.front()), run.data, "predictions");
+      comm::all_gather_bytes(batches.empty() ? std::string() : form_text(batches.front()), run.data, "predictions");
   std::string expected;
   together(run.data, "predictions", [&] {
     for (const std::string& text : texts) {

@@ -15,10 +15,10 @@
 #include "reigen/nn/activation_checkpoint.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/tensor/tensor_files.h"
+#include "train/model/first_weights.h"
 #include "train/model/memory_use.h"
 #include "train/model/optimization.h"
 #include "train/run/run.h"
-#include "train/start/first_weights.h"
 
 namespace reigen::train {
 

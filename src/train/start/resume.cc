@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reigen/base/error.h"
-#include "train/files/best_checkpoints.h"
+#include "train/run/best_checkpoint.h"
 #include "train/start/meaning.h"
 
 namespace reigen::train {

@@ -29,12 +29,12 @@
 #include "reigen/optim/clip.h"
 #include "tensor/flat/gradient_share.h"
 #include "train/model/device.h"
+#include "train/model/first_weights.h"
 #include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 #include "train/model/precision.h"
 #include "train/run/agree.h"
 #include "train/run/failure.h"
-#include "train/start/first_weights.h"
 #include "train/watch/held_part.h"
 #include "train/watch/unit_listener.h"
 

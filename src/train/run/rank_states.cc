@@ -1,4 +1,4 @@
-#include "train/files/rank_states.h"
+#include "train/run/rank_states.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/watch/callbacks.h"
+#include "train/run/callbacks.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "reigen/base/error.h"
-#include "train/files/rank_states.h"
 #include "train/run/agree.h"
 #include "train/run/failure.h"
+#include "train/run/rank_states.h"
 
 namespace reigen::train {
 

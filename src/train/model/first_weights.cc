@@ -1,4 +1,4 @@
-#include "train/start/first_weights.h"
+#include "train/model/first_weights.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "reigen/base/error.h"
 #include "reigen/nn/without_memory.h"
 #include "tensor/stored_type.h"
-#include "train/files/best_checkpoints.h"
+#include "train/run/best_checkpoint.h"
 
 namespace reigen::train {
 
