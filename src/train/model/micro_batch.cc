@@ -1,5 +1,6 @@
 #include "train/model/micro_batch.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
 #include <cstdint>
@@ -18,7 +19,11 @@ void seed_step(const Run& run, std::int64_t done) {
   const int other = run.mesh ? run.mesh->coordinate("cp") + run.mesh->size("cp") * run.mesh->coordinate("pp") : 0;
   const auto word = base::philox(static_cast<std::uint64_t>(run.config.train.seed), static_cast<std::uint64_t>(done),
                                  static_cast<std::uint64_t>(run.data.rank() + run.data.size() * other));
-  at::manual_seed((static_cast<std::uint64_t>(word[0]) << 32) | word[1]);
+  const std::uint64_t seed = (static_cast<std::uint64_t>(word[0]) << 32) | word[1];
+  if (run.device.is_cpu())
+    at::Generator(at::detail::getDefaultCPUGenerator()).set_current_seed(seed);  // manual_seed() looks at all devices
+  else
+    at::manual_seed(seed);
 }
 
 namespace {
