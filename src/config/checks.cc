@@ -214,6 +214,15 @@ void require_consistent(const Config& config) {
   check_graph(config.train);
   check_parallel(config);
   parse_duration("validate.every", config.validate.every);
+  if (!config.train.max_time.empty() &&
+      parse_duration("train.max_time", config.train.max_time).unit != Duration::Unit::kSeconds) {
+    throw InvalidArgument(Report{.what = "train.max_time is a time",
+                                 .got = config.train.max_time,
+                                 .expected = "a number with s, min or h, as 45 min",
+                                 .fix = "train.max_steps and train.epochs count steps and epochs"});
+  }
+  refuse({{config.run.fast_dev > 0 && (!config.run.resume.empty() || !config.run.dir.empty()),
+           "run.fast_dev leaves nothing on the disk, so it has neither run.dir nor run.resume", "leave them out"}});
   if (!config.checkpoint.every.empty()) {
     parse_duration("checkpoint.every", config.checkpoint.every);
     if (config.checkpoint.every_steps > 0) {

@@ -160,6 +160,8 @@ TEST_F(ConfigTest, TheVariableOfEveryFieldIsKnown) {
 
 TEST_F(ConfigTest, DurationsAndWhatNeedsAMonitorAreChecked) {
   EXPECT_EQ(failure_of({"--validate.every", "2 weeks"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--train.max_time", "2 epochs"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--run.fast_dev", "2", "--run.dir", "runs/a"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--checkpoint.every", "soon"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--checkpoint.every", "5", "--checkpoint.every_steps", "5"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--stop.patience", "7"}).code, ExitCode::kConfiguration);

@@ -267,6 +267,16 @@ TEST_F(LoggingRun, TwoCallbacksOfOneNameAreRefused) {
   EXPECT_THAT(failure_text_, HasSubstr("two callbacks have one name\n  got: noting"));
 }
 
+TEST_F(LoggingRun, RanksWithOtherCallbacksAreRefused) {
+  for (const bool more : {true, false}) {
+    const ExitCode code = failure(3, config("run"), [&](int rank, SmallTask&, TrainerOptions& options) {
+      if (more ? rank == 1 : rank != 1) options.callbacks = {std::make_shared<Noting>(nullptr)};
+    });
+    EXPECT_EQ(code, ExitCode::kConfiguration);
+    EXPECT_THAT(failure_text_, AllOf(HasSubstr("ranks have other callbacks"), HasSubstr("rank 1")));
+  }
+}
+
 TEST_F(LoggingRun, ATableTakesNewNamesAndIsCut) {
   const fs::path path = root_ / "table.csv";
   {

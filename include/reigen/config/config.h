@@ -28,6 +28,7 @@ struct RunConfig {
   std::string resume = {};
   std::string weights = {};
   bool strict = true;
+  std::int64_t fast_dev = 0;
   bool save_initial = false;
   std::string trace = {};
   std::string ranks = "processes";
@@ -45,6 +46,9 @@ inline void describe(Fields& fields, RunConfig& o) {
              "empty: by seed");
   fields.add("strict", o.strict,
              "false: run.weights may lack tensors of the model, and have others; what fits is taken");
+  fields.add(
+      "fast_dev", o.fast_dev, at_least(0).up_to(1e6),
+      "try the program out: this many batches of training and of validation, and nothing left on the disk; 0: no");
   fields.add("save_initial", o.save_initial, "write the initial weights to initial.safetensors");
   fields.add("trace", o.trace, "steps (10:15) whose timeline goes to trace.json, for ui.perfetto.dev; empty: none");
   fields.add("ranks", o.ranks, {"processes", "threads"}, "whether ranks are processes, or (with -n N) threads of one");
@@ -55,6 +59,8 @@ inline void describe(Fields& fields, RunConfig& o) {
 struct TrainConfig {
   std::int64_t epochs = 1;
   std::int64_t max_steps = 0;
+  std::string max_time = {};
+  std::int64_t overfit = 0;
   std::optional<std::int64_t> global_batch = {};
   std::int64_t micro_batch = 0;
   std::int64_t seed = 0;
@@ -79,6 +85,11 @@ inline void describe(Fields& fields, TrainConfig& o) {
   fields.section = "train";
   fields.add("epochs", o.epochs, at_least(1).up_to(1e9), "passes over the training samples");
   fields.add("max_steps", o.max_steps, at_least(0), "stop after this many steps; 0: no limit");
+  fields.add("max_time", o.max_time,
+             "end the training after this time of this start: 90 s, 45 min, 2 h; empty: no limit");
+  fields.add(
+      "overfit", o.overfit, at_least(0).up_to(1e6),
+      "train on this many first batches only, in the same order each epoch, to see whether they are learnt; 0: all");
   fields.add("global_batch", o.global_batch, at_least(1).up_to(1e9),
              "samples in a step of all ranks together; not set: the recipe's number for each rank");
   fields.add("micro_batch", o.micro_batch, at_least(0).up_to(1e9),

@@ -185,8 +185,9 @@ void Checkpoints::prepare() {
 checkpoint::Manifest Checkpoints::manifest() const {
   const bool ended = run_.position >= data_.loader().size();
   std::map<std::string, std::string> options = data_.described();
-  keep_states(options, kMetricsState, run_.logs() ? run_.metrics.state() : std::string(), run_.world);
-  callbacks_.keep(options);
+  std::map<std::string, std::string> states = callbacks_.states();
+  if (run_.logs()) states[kMetricsState] = run_.metrics.state();
+  keep_states(options, states, run_.world);
   if (run_.validation_is_due) options[kValidationIsDue] = "true";
   return {.step = run_.done,
           .epoch = ended ? run_.epoch + 1 : run_.epoch,

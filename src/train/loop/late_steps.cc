@@ -9,8 +9,9 @@ namespace reigen::train {
 
 namespace {
 
-// Three numbers are added up: the loss, the ranks that request a stop, and the ranks whose gradients are not finite.
-constexpr std::size_t kSums = 3;
+// These numbers are added up: the loss, the ranks that request a stop, the ranks whose gradients are not finite, and
+// the ranks for which train.max_time is over.
+constexpr std::size_t kSums = 4;
 
 }  // namespace
 
@@ -58,6 +59,7 @@ void LateSteps::read(Step& step) {
   sums[0] = loss;
   sums[1] = run_.wants_stop() ? 1 : 0;
   sums[2] = stopped ? 1 : 0;
+  sums[3] = run_.time_is_up() ? 1 : 0;
   step.added = run_.world.start_all_reduce(sums, sums, kSums, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"});
 }
 
@@ -66,6 +68,7 @@ void LateSteps::end(Step& step) {
   step.added.wait();
   const auto* const sums = static_cast<const double*>(step.sums.get());
   if (sums[1] > 0) run_.stop = true;
+  if (sums[3] > 0) run_.ends = true;
   step.noted.loss = run_.mean_of(sums[0], step.noted.terms);
   if (!std::isfinite(step.noted.loss) || sums[2] > 0) {
     not_finite_.meet_late({.step = step.noted.step, .loss = step.noted.loss, .own = step.own, .norm = step.norm},

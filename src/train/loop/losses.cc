@@ -9,11 +9,12 @@
 namespace reigen::train {
 
 double Losses::add_up(double sum, Optimization::Gradients& gradients, const data::Batch& batch) {
-  double sums[3] = {sum, run_.wants_stop() ? 1.0 : 0.0, gradients.finite ? 0.0 : 1.0};
+  double sums[4] = {sum, run_.wants_stop() ? 1.0 : 0.0, gradients.finite ? 0.0 : 1.0, run_.time_is_up() ? 1.0 : 0.0};
   if (run_.world.size() > 1) {
-    run_.world.all_reduce(sums, sums, 3, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"});
+    run_.world.all_reduce(sums, sums, 4, DataType::kFloat64, ReduceOp::kSum, {.tag = "loss"});
   }
   run_.stop = sums[1] > 0;
+  run_.ends = sums[3] > 0;
   gradients.finite = sums[2] == 0;
   return run_.mean_of(sums[0], batch.global_terms);
 }
@@ -62,9 +63,11 @@ void Losses::add_up_late() {
   if (late_.empty()) return;
   std::vector<double> sums;
   for (const Noted& one : late_) sums.push_back(one.loss);
+  sums.push_back(run_.time_is_up() ? 1 : 0);
   sums.push_back(run_.wants_stop() ? 1 : 0);
   run_.world.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum, {.tag = "losses"});
   run_.stop = sums.back() > 0;
+  run_.ends = sums[late_.size()] > 0;
   for (std::size_t i = 0; i < late_.size(); ++i) {
     late_[i].loss = run_.mean_of(sums[i], late_[i].terms);
     record(late_[i]);

@@ -8,8 +8,12 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +21,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "reigen/config/duration.h"
 #include "reigen/tensor/compute_threads.h"
 #include "reigen/tensor/gpu_work.h"
 #include "train/files/best_checkpoints.h"
@@ -53,12 +58,22 @@ namespace reigen::train {
 
 // The order of the members matters, because the constructor of a member takes members above it.
 struct Trainer::Impl {
+  // A folder that is removed with this object, by rank 0.
+  struct Temporary {
+    ~Temporary() {
+      std::error_code ignored;
+      if (!path.empty()) std::filesystem::remove_all(path, ignored);
+    }
+    std::filesystem::path path = {};
+  };
+
   Impl(Task& task, DataModule& its_data, Communicator world, TrainerOptions options)
       : run(task, its_data, std::move(world), std::move(options)) {}
 
   FitResult fit();
   void open();
   void begin();
+  void try_out();
   void begin_evaluation();
   template <class Body>
   auto evaluate(const Body& body);
@@ -73,6 +88,7 @@ struct Trainer::Impl {
   void pass_over(const data::Batch& batch, double waited);
   void end_phase(Phase phase);
 
+  Temporary temporary;  // removed last, when no file of it is open
   Run run;
   StepTimes times;
   Stopwatch cycle;  // runs from the end of a step to the end of the next step
@@ -141,6 +157,11 @@ void Trainer::Impl::open() {
   if (std::exchange(is_open, true)) return;
   try {
     require_same(run.config, run.world);
+    if (!run.config.train.max_time.empty()) {
+      run.max_time =
+          std::chrono::duration<double>(config::parse_duration("train.max_time", run.config.train.max_time).count);
+    }
+    if (run.config.run.fast_dev > 0) try_out();
     run.device = device_of(run.config.train, run.world);
     open_mesh(run);
     graph.require_possible();
@@ -155,6 +176,21 @@ void Trainer::Impl::open() {
   // A graph cannot be captured on the default stream, and everything that takes part must be on one stream.
   if (graph.is_wanted()) own_stream = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getNewStream(run.device);
   tensor::share_cores(run.world, static_cast<int>(run.config.train.threads));
+}
+
+// run.fast_dev: a short run in a folder that goes with the trainer.
+void Trainer::Impl::try_out() {
+  const std::int64_t batches = run.config.run.fast_dev;
+  const std::string name =
+      fmt::format("reigen_fast_dev_{}_{}", ::getpid(), std::chrono::steady_clock::now().time_since_epoch().count());
+  temporary.path = std::filesystem::temp_directory_path() / name;
+  run.config.run.dir = temporary.path.string();
+  run.config.train.max_steps = batches;
+  run.config.train.epochs = std::max<std::int64_t>(run.config.train.epochs, batches);
+  run.config.validate.limit = batches * run.task.validation_batch() * run.data.size();
+  run.config.log = {.tensorboard = false};
+  run.config.checkpoint = {};
+  run.config.stop = {};
 }
 
 FitResult Trainer::Impl::fit() {
@@ -218,7 +254,7 @@ void Trainer::Impl::begin() {
     copied.emplace_back("schedule.txt", run.config.mesh.schedule);
   files.open({.drawn_by = {.size = data.loader().size(),
                            .global_batch = data.loader().global_batch(),
-                           .shuffle = true,
+                           .shuffle = run.config.train.overfit == 0,
                            .seed = static_cast<std::uint64_t>(run.config.train.seed)},
               .metadata = data.metadata(),
               .files = copied},
@@ -338,6 +374,11 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
     checkpoints.hear();
     const std::int64_t began = std::exchange(run.position, batch->position);
     const bool ended = run.position >= data.loader().size();
+    if (run.ends && run.done < run.total) {
+      run.total = run.done;
+      run.say(fmt::format("the training ends after step {}: train.max_time {} is over", run.done,
+                          run.config.train.max_time));
+    }
     const InEpoch place{.epoch = epoch, .begin = began, .end = run.position};
     const bool due = checkpoints.is_due(place);
     const bool validates = validation.is_due(place);

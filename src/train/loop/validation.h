@@ -35,7 +35,7 @@ class Validation {
         evaluation_(run, model) {}
 
   // Collective. The figures of all samples for validation.
-  Figures run() { return run_over(0, false); }
+  Figures run() { return run_over(run_.config.run.fast_dev > 0 ? run_.config.validate.limit : 0, false); }
   // Collective. Call it before the first step of this start: from now on the time of validate.every counts. Validates
   // a few batches of a new run, and drops the figures (validate.sanity); also to find out whether there is a figure
   // stop.monitor. `found`: the checkpoint of a resumed run. What the validations before it gave is read from the

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
-#include <set>
 #include <utility>
 
 #include "base/log.h"
+#include "comm/agree.h"
 #include "reigen/base/error.h"
 #include "train/run/agree.h"
 #include "train/run/failure.h"
@@ -21,15 +22,29 @@ std::string key_of(const Callback& callback) { return "callback." + callback.nam
 }  // namespace
 
 void Callbacks::require_valid() const {
-  std::set<std::string> names;
-  for (const auto& callback : run_.options.callbacks) {
-    if (!callback) throw common(InvalidArgument(Report{.what = "TrainerOptions::callbacks has a null pointer"}));
-    if (names.insert(callback->name()).second) continue;
-    throw common(InvalidArgument(Report{.what = "two callbacks have one name",
-                                        .got = callback->name(),
-                                        .expected = "another name for each, under which checkpoints keep its state",
-                                        .fix = "let name() differ"}));
-  }
+  std::vector<std::string> names;
+  together(run_.world, "callbacks", [&] {
+    for (const auto& callback : run_.options.callbacks) {
+      if (!callback) throw InvalidArgument(Report{.what = "TrainerOptions::callbacks has a null pointer"});
+      const std::string name = callback->name();
+      if (name.find('\n') != std::string::npos)
+        throw InvalidArgument(Report{.what = "the name of a callback has a line break", .got = name});
+      if (std::find(names.begin(), names.end(), name) != names.end()) {
+        throw InvalidArgument(Report{.what = "two callbacks have one name",
+                                     .got = name,
+                                     .expected = "another name for each, under which checkpoints keep its state",
+                                     .fix = "let name() differ"});
+      }
+      names.push_back(name);
+    }
+  });
+  // Callbacks may make collective calls, so ranks with other callbacks would wait for each other.
+  const auto difference = comm::find_difference(names, run_.world, "callbacks");
+  if (!difference) return;
+  throw common(InvalidArgument(Report{.what = "ranks have other callbacks",
+                                      .got = fmt::format("\"{}\" on rank {}", difference->other, difference->rank),
+                                      .expected = fmt::format("\"{}\" as on rank 0", difference->first),
+                                      .fix = "give every rank the same callbacks in the same order"}));
 }
 
 void Callbacks::restore(const std::map<std::string, std::string>& options, std::int64_t world_size) {
@@ -41,9 +56,10 @@ void Callbacks::restore(const std::map<std::string, std::string>& options, std::
   }
 }
 
-void Callbacks::keep(std::map<std::string, std::string>& options) const {
-  for (const auto& callback : run_.options.callbacks)
-    keep_states(options, key_of(*callback), callback->state(), run_.world);
+std::map<std::string, std::string> Callbacks::states() const {
+  std::map<std::string, std::string> states;
+  for (const auto& callback : run_.options.callbacks) states[key_of(*callback)] = callback->state();
+  return states;
 }
 
 void Callbacks::call(const char* function, std::int64_t step, const std::function<void(Callback&, Moment&)>& body) {

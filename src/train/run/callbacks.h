@@ -18,12 +18,13 @@ class Callbacks {
  public:
   explicit Callbacks(Run& run) : run_(run) {}
 
-  // Throws InvalidArgument (is_common()) for a null pointer, and for two callbacks with one name.
+  // Collective. Throws InvalidArgument (is_common()) for a null pointer, for two callbacks with one name, for a name
+  // with a line break, and if ranks have other callbacks.
   void require_valid() const;
   // Takes the states from the options of the checkpoint of a resumed run.
   void restore(const std::map<std::string, std::string>& options, std::int64_t world_size);
-  // Collective. Adds the states of all ranks to `options`.
-  void keep(std::map<std::string, std::string>& options) const;
+  // The states of this rank's callbacks by name, for keep_states().
+  std::map<std::string, std::string> states() const;
 
   void begin_fit();
   void begin_epoch();

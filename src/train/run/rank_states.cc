@@ -32,11 +32,19 @@ std::string from_hex(const std::string& text, const std::string& key) {
 
 }  // namespace
 
-void keep_states(std::map<std::string, std::string>& options, const std::string& name, const std::string& own,
+void keep_states(std::map<std::string, std::string>& options, const std::map<std::string, std::string>& own,
                  const Communicator& world) {
-  const std::vector<std::string> all = comm::all_gather_bytes(own, world, "states");
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (!all[rank].empty()) options[fmt::format("state.{}.{}", name, rank)] = to_hex(all[rank]);
+  std::string lines;  // a key and a value in turn
+  for (const auto& [name, state] : own) {
+    if (!state.empty()) lines += fmt::format("state.{}.{}\n{}\n", name, world.rank(), to_hex(state));
+  }
+  for (const std::string& text : comm::all_gather_bytes(lines, world, "states")) {
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t key = text.find('\n', at);
+      const std::size_t value = text.find('\n', key + 1);
+      options[text.substr(at, key - at)] = text.substr(key + 1, value - key - 1);
+      at = value + 1;
+    }
   }
 }
 

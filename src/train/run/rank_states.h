@@ -11,8 +11,9 @@
 
 namespace reigen::train {
 
-// Collective. Adds the states of all ranks. On every rank `options` has them afterwards.
-void keep_states(std::map<std::string, std::string>& options, const std::string& name, const std::string& own,
+// Collective: two calls for all states together. `own`: the states of this rank by name; ranks may have other names. On
+// every rank `options` has the states of all ranks afterwards.
+void keep_states(std::map<std::string, std::string>& options, const std::map<std::string, std::string>& own,
                  const Communicator& world);
 
 // The states of all ranks, by rank; empty if no rank had one. Throws DataError for digits that are none.

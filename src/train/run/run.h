@@ -5,6 +5,7 @@
 
 #include <c10/core/Device.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +32,8 @@ struct Run {
 
   bool is_first() const { return world.rank() == 0; }
   bool wants_stop() const { return callback_stops || (options.stop_requested && options.stop_requested()); }
+  // Whether train.max_time of this start is over on this rank.
+  bool time_is_up() const { return max_time && std::chrono::steady_clock::now() - started >= *max_time; }
   void say(const std::string& text) { console.say(text); }
 
   const std::string& name() const { return options.name; }
@@ -58,7 +61,9 @@ struct Run {
   TrainerOptions options;
   Config config;  // options.config, with values that a checkpoint adds
   Console console;
-  at::Device device = at::kCPU;  // where this rank computes
+  std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+  std::optional<std::chrono::duration<double>> max_time = {};  // not set: no limit
+  at::Device device = at::kCPU;                                // where this rank computes
 
   std::int64_t done = 0;           // steps done
   std::int64_t total = 0;          // steps of the whole run
@@ -66,6 +71,7 @@ struct Run {
   std::int64_t position = 0;       // position of the next sample in that epoch
   bool validation_is_due = false;  // after step `done`; not made yet
   bool stop = false;               // a rank requested a stop, and all ranks know it
+  bool ends = false;               // train.max_time is over on a rank, and all ranks know it
   bool callback_stops = false;     // a callback of this rank has requested a stop
   int rollbacks = 0;               // how often the run went back to a checkpoint of its own
 };

@@ -40,7 +40,7 @@ void RunData::open(const checkpoint::Checkpoint* found) {
   data::Meaning meaning;
   prepare();
   together(run_.world, "training data", [&] {
-    data::LoaderOptions choice{.shuffle = true,
+    data::LoaderOptions choice{.shuffle = config.train.overfit == 0,
                                .seed = static_cast<std::uint64_t>(config.train.seed),
                                .micro_batch = config.train.micro_batch,
                                .limit = config.data.limit,
@@ -52,6 +52,11 @@ void RunData::open(const checkpoint::Checkpoint* found) {
       choice.global_batch = config.train.global_batch;
     else
       choice.batch_size = run_.options.batch_per_rank;
+    if (config.train.overfit > 0) {
+      const std::int64_t batch = choice.global_batch.value_or(run_.options.batch_per_rank * run_.data.size());
+      const std::int64_t limit = config.train.overfit * batch;
+      choice.limit = choice.limit > 0 ? std::min(choice.limit, limit) : limit;
+    }
     const data::DatasetPtr training = run_.data_module.training();
     require_there(training, "training");
     loader_.emplace(training, choice, run_.data);
