@@ -72,12 +72,11 @@ void check_optimization(const Config& config) {
   const std::string& not_finite = config.train.not_finite;
   // True for a strategy that keeps parts of earlier gradients, or lets each rank step with its own gradients.
   const bool remembers = keeps_errors(strategy) || acts_on_weights(strategy);
-  refuse(
-      {{not_finite != "stop" && remembers,
-        fmt::format("train.not_finite {} and parallel.strategy {} do not go together", not_finite, strategy.name),
-        "leave one of them out; the strategies plain, bf16 and fp16 go with it"},
-       {not_finite == "rollback" && config.checkpoint.every_steps == 0,
-        "train.not_finite rollback needs checkpoint.every_steps", "set it to the number of steps that may be lost"}});
+  refuse({{not_finite != "stop" && remembers,
+           fmt::format("train.not_finite {} and parallel.strategy {} do not go together", not_finite, strategy.name),
+           "leave one of them out; the strategies plain, bf16 and fp16 go with it"},
+          {not_finite == "rollback" && config.checkpoint.every_steps == 0 && config.checkpoint.every.empty(),
+           "train.not_finite rollback needs checkpoint.every", "set it to the number of steps that may be lost"}});
 }
 
 void check_graph(const TrainConfig& train) {

@@ -102,6 +102,13 @@ def shapes():
     run(BUILD / "shapes", "predict", "-n", 2, "--run.dir", stopped)
     if not (stopped / "predictions.safetensors").stat().st_size > 150 * 8:
         sys.exit("shapes predict wrote too little")
+    tuned = SCRATCH / "shapes_tuned"  # its own weights are tested, not those with which it began
+    run(BUILD / "shapes", "-n", 2, "--run.dir", tuned, "--run.weights", whole[3] / "model.safetensors", "--optim.lr", 1e-5)
+    run(BUILD / "shapes", "-n", 1, "--run.dir", tuned, "--run.resume", "true", "--train.epochs", 9, "--optim.lr", 1)
+    run(BUILD / "shapes", "test", "--run.dir", tuned)
+    summary, tested = (json.loads((tuned / name).read_text())["accuracy"] for name in ("summary.json", "test.json"))
+    if summary != tested or tested == accuracy:
+        sys.exit(f"shapes test of a run with --run.weights: {tested}, the run has {summary}, and it began with {accuracy}")
     run(BUILD / "shapes", "validate", "--run.weights", whole[3] / "model.safetensors", "--model.channels", 8)
 
 

@@ -34,6 +34,7 @@ class BestCheckpointsRun : public TrainerTest {
   static Prepare gives(const std::vector<double>& values, std::int64_t stop_after = 0) {
     return [=](int, SmallTask& task, TrainerOptions& options) {
       options.callbacks = {std::make_shared<GivesFigures>(task, values)};
+      task.figure = 0;  // of the trial before the first step
       if (stop_after > 0)
         options.stop_requested = [calls = std::int64_t{0}, stop_after]() mutable { return ++calls >= stop_after; };
     };
@@ -125,6 +126,69 @@ TEST_F(BestCheckpointsRun, BestIsANameForResumeAndForWeights) {
   nothing.run.resume = "best";
   EXPECT_EQ(failure(2, nothing), ExitCode::kInputMissing);
   EXPECT_THAT(failure_text_, HasSubstr("keeps no best checkpoint"));
+}
+
+TEST_F(BestCheckpointsRun, AStepThatIsValidatedTwiceIsKeptOnce) {
+  Config run = watched("run", 3);
+  run.stop.monitor = "figure";
+  run.stop.threshold = 1;
+  fit(2, run, gives({5, 4, 1, 9, 9, 9, 9, 9, 9}));  // ends after step 3, which is validated again at the end
+  EXPECT_EQ(kept("run"), (std::vector<std::int64_t>{3, 2, 1}));
+  run.stop.threshold.reset();
+  run.run.resume = "last";
+  fit(2, run, gives({5, 4, 1, 9, 9, 9, 9, 9, 9}));
+  EXPECT_EQ(kept("run"), (std::vector<std::int64_t>{3, 2, 1}));
+}
+
+// The run is resumed from a checkpoint whose validation was due, was made after it, and is in metrics.jsonl.
+TEST_F(BestCheckpointsRun, AValidationThatWasMadeIsNotMadeAgain) {
+  Config run = watched("run", 2);
+  run.checkpoint.keep = 100;
+  EXPECT_TRUE(fit(2, run, gives(kValues, 4)).stopped);
+  run.run.resume = "last";
+  fit(2, run, gives(kValues));
+  const auto before = validations_of(root_ / "run");
+  fs::remove_all(root_ / "run/checkpoints/step_00000009");
+  fs::remove_all(root_ / "run/checkpoints/best/step_00000009");
+  fs::remove_all(root_ / "run/checkpoints/best/step_00000007");
+  fit(2, run, gives(kValues));
+  EXPECT_THAT(output_, HasSubstr("going on after step 4"));
+  std::vector<std::int64_t> steps;
+  for (const auto& line : validations_of(root_ / "run")) steps.push_back(line["step"]);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(kept("run"), (std::vector<std::int64_t>{9, 7}));
+}
+
+// Newer checkpoints are set aside, so the one from which the run goes on must be found again after a kill.
+TEST_F(BestCheckpointsRun, AfterAResumeFromTheBestTheRunIsNeverLost) {
+  Config run = watched("run", 1);
+  fit(2, run, gives({9, 8, 1, 8, 8, 8, 8, 8, 8}));
+  run.run.resume = "best";
+  const ExitCode code = failure(2, run, [&](int rank, SmallTask& task, TrainerOptions& options) {
+    gives({9, 8, 1, 0.5, 0.25, 8, 8, 8, 8})(rank, task, options);
+    task.poison_call = 3;  // the third step of this start
+  });
+  EXPECT_EQ(code, ExitCode::kNotANumber);
+  EXPECT_EQ(best_checkpoint_of(root_ / "run").filename(), "step_00000005");
+  EXPECT_TRUE(fs::exists(root_ / "run/checkpoints/best/step_00000003")) << "the way back, while there is no newer one";
+  run.run.resume = "true";
+  fit(2, run, gives({9, 8, 1, 0.5, 0.25, 8, 8, 8, 8}));
+  EXPECT_THAT(output_, HasSubstr("going on after step 5"));
+  EXPECT_EQ(losses("run").size(), 9U);
+}
+
+TEST_F(BestCheckpointsRun, CallbacksDoNotSeeTheTrial) {
+  struct Orders : Callback {
+    std::string name() const override { return "orders"; }
+    void begin_fit(Moment&) override { began = true; }
+    void begin_validation(Moment&) override { EXPECT_TRUE(began); }
+    bool began = false;
+  };
+  Config run = config("run");
+  run.checkpoint.monitor = "test_loss";
+  run.validate.sanity = 2;
+  fit(2, run, [](int, SmallTask&, TrainerOptions& options) { options.callbacks = {std::make_shared<Orders>()}; });
+  EXPECT_THAT(output_, HasSubstr("validation tried out on"));
 }
 
 TEST_F(BestCheckpointsRun, AFigureThatNobodyLogsIsToldBeforeTheFirstStep) {

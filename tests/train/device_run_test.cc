@@ -148,12 +148,29 @@ TEST_F(DeviceRunTest, AGraphOfTheStepGivesTheSameBits) {
       fit_on(device, 1, run, [](int, SmallTask& task, TrainerOptions&) {
         task.dropout = 0.3;
         task.data = std::make_shared<UnevenTerms>(made_data(195, at::kDouble, "train"));
+        task.log_step = [](SmallTask& self, const at::Tensor& scores, const at::Tensor& target) {
+          self.note("mean_score", scores.mean());
+          self.note("hits", accuracy(scores, target));
+        };
       });
     }
   }
+  // What was logged in each step, and over each epoch.
+  const auto logged = [&](const std::string& name) {
+    std::vector<std::string> all;
+    std::ifstream in(root_ / name / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      const auto json = nlohmann::json::parse(line);
+      if (json.contains("hits")) all.push_back(json["hits"].dump() + " " + json["mean_score"].dump());
+      if (json.contains("epoch_means")) all.push_back(json["epoch_means"].dump());
+    }
+    return all;
+  };
+  EXPECT_EQ(logged("cpunone").size(), 72U + 8);
   for (const char* other : {"cudanone", "cudastep"}) {
     EXPECT_EQ(losses(other), losses("cpunone")) << other;
     EXPECT_TRUE(model(other) == model("cpunone")) << other;
+    EXPECT_EQ(logged(other), logged("cpunone")) << other;
   }
 }
 
@@ -169,6 +186,12 @@ TEST_F(DeviceRunTest, ATaskThatCannotBeCapturedIsRefused) {
   };
   EXPECT_EQ(failure(1, run, waits), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("this task cannot be captured"), HasSubstr("no .item()")));
+  const Prepare logs = [](int, SmallTask& task, TrainerOptions&) {
+    task.log_step = [](SmallTask& self, const at::Tensor&, const at::Tensor&) { self.note("of_host", 1.0); };
+  };
+  run.run.dir = (root_ / "logs").string();
+  EXPECT_EQ(failure(1, run, logs), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, AllOf(HasSubstr("a figure of the host is logged"), HasSubstr("of_host")));
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, HasSubstr("train.graph step is for one rank"));
   device_ = Device::cpu();

@@ -180,6 +180,78 @@ TEST_F(EvaluationRun, OneRankOfAMachinePrepares) {
   EXPECT_EQ(prepared, 1);
 }
 
+TEST_F(EvaluationRun, TakesTheOptionsOfATraining) {
+  train("run");
+  Config run = config("run");
+  const double expected = [&] {
+    run.run.resume = "true";
+    return evaluate(1, run).first.at("error");
+  }();
+  run.optim.schedule.name = "cosine";  // a schedule with an end
+  run.train.verify = 3;
+  EXPECT_NEAR(evaluate(2, run).first.at("error"), expected, 1e-12);
+  std::atomic<int> prepared = 0;
+  run_threads(2, [&](Communicator& world) {
+    Predicting task;
+    ThreeKinds data;
+    data.prepared = &prepared;
+    Trainer(task, data, world, quiet(run)).test();
+  });
+  EXPECT_EQ(prepared, 1);
+}
+
+TEST_F(EvaluationRun, WithoutACheckpointNothingIsEvaluated) {
+  fs::create_directories(root_ / "empty" / "checkpoints");
+  Config run = config("empty");
+  run.run.resume = "true";
+  EXPECT_THAT([&] { evaluate(2, run); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("there is no checkpoint to evaluate")));
+}
+
+TEST_F(EvaluationRun, RanksWithOtherDataAreRefused) {
+  for (const bool is_null : {true, false}) {
+    const auto fit = [&] {
+      run_threads(3, [&](Communicator& world) {
+        struct Other : ThreeKinds {
+          data::DatasetPtr validation() override { return is_other ? other : ThreeKinds::validation(); }
+          bool is_other = false;
+          data::DatasetPtr other = {};
+        };
+        Predicting task;
+        Other data;
+        data.is_other = world.rank() == 2;
+        if (!is_null) data.other = made_data(510, at::kDouble, "test");
+        Trainer(task, data, world, quiet(config("run"))).fit();
+      });
+    };
+    EXPECT_THAT(
+        fit, ::testing::ThrowsMessage<Error>(AllOf(HasSubstr("ranks have different data: validation()"),
+                                                   HasSubstr(is_null ? "null on rank 2" : "510 samples on rank 2"))));
+  }
+}
+
+TEST_F(EvaluationRun, ATrainerTrainsAfterItHasEvaluated) {
+  train("run");
+  train("expected");
+  Config run = config("again");
+  run.run.weights = (root_ / "run").string();
+  Config plain = config("plain");
+  plain.run.weights = run.run.weights;
+  for (const bool evaluates : {true, false}) {
+    run_threads(2, [&](Communicator& world) {
+      Predicting task;
+      ThreeKinds data;
+      Trainer trainer(task, data, world, quiet(evaluates ? run : plain));
+      if (evaluates) {
+        EXPECT_EQ(trainer.validate().terms, 511);
+        EXPECT_THROW(trainer.save_checkpoint(), InvalidArgument);
+      }
+      EXPECT_EQ(trainer.fit().steps, 9);
+    });
+  }
+  EXPECT_EQ(model("again"), model("plain"));
+}
+
 TEST_F(EvaluationRun, PredictionsWithoutARowForEachSampleAreRefused) {
   EXPECT_THAT(
       [&] {

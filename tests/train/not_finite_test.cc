@@ -190,7 +190,7 @@ TEST_F(TrainerTest, ThereMustBeAWayBack) {
   run.checkpoint.every_steps = 0;
   run.run.dir = (root_ / "never").string();
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);
-  EXPECT_THAT(failure_text_, HasSubstr("train.not_finite rollback needs checkpoint.every_steps"));
+  EXPECT_THAT(failure_text_, HasSubstr("train.not_finite rollback needs checkpoint.every"));
   run.train.not_finite = "skip";
   run.parallel.strategy = parallel::PowerSgdOptions{};
   EXPECT_EQ(failure(2, run), ExitCode::kConfiguration);

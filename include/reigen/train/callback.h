@@ -29,7 +29,8 @@ struct Moment {
   std::int64_t epoch = 0;  // counted from 0
   Task& task;
   const Communicator& world;
-  // Set it, on any rank, to save a checkpoint after this step and end the run, as a signal does (exit code 75).
+  // Set it, on any rank, to end the run with a checkpoint, as a signal does (exit code 75). Ranks tell each other with
+  // the losses, so the run ends after the next step; on a GPU up to three, with some strategies up to 16 steps later.
   bool stop = false;
 };
 
@@ -46,7 +47,9 @@ class Callback {
   virtual void begin_fit(Moment& /*moment*/) {}  // the weights and the state of a resumed run are there
   virtual void begin_epoch(Moment& /*moment*/) {}
   virtual void begin_step(Moment& /*moment*/, const data::Batch& /*batch*/) {}
-  virtual void after_backward(Moment& /*moment*/) {}    // the gradients are averaged over the ranks
+  // The gradients are those of this rank, or already the means over the ranks (with parallel.shard none and several
+  // ranks), and with fp16 multiplied by the loss scale. The trainer averages what is not averaged after this function.
+  virtual void after_backward(Moment& /*moment*/) {}
   virtual void before_optimizer(Moment& /*moment*/) {}  // not in a step that is skipped
   virtual void end_step(Moment& /*moment*/) {}
   // The loss of a step over all ranks is known: on the CPU before end_step(), on a GPU up to two steps later, and with
@@ -57,14 +60,16 @@ class Callback {
   virtual void begin_validation(Moment& /*moment*/) {}
   // Not called if a request to stop broke the validation off.
   virtual void end_validation(Moment& /*moment*/, const Figures& /*figures*/) {}
-  // A checkpoint is whole on the disk.
+  // A checkpoint is whole on the disk. With checkpoint.asynchronous it is told before the next one is saved, or at the
+  // end.
   virtual void saved_checkpoint(Moment& /*moment*/, const std::filesystem::path& /*path*/) {}
   virtual void end_fit(Moment& /*moment*/) {}  // all files are written
   // An exception ends fit(). Other ranks may have ended already, so no collective calls here.
   virtual void failed(std::string_view /*what*/) {}
 
   // Bytes that a checkpoint keeps for each rank, and that a resumed run gives back before begin_fit(). With another
-  // number of ranks than before, each rank gets those of rank 0.
+  // number of ranks than before, each rank gets those of rank 0. A rollback gives back those of the checkpoint to which
+  // it goes, also if they are empty.
   virtual std::string state() const { return {}; }
   virtual void restore(std::string_view /*state*/) {}
 };

@@ -212,6 +212,8 @@ class Metrics {
 // What was added in one step.
 class Metrics::Step {
  public:
+  std::vector<std::string> names_of_host() const;  // of figures that are not numbers on a GPU
+
   Step();
   ~Step();
   Step(Step&&) noexcept;

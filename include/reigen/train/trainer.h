@@ -78,7 +78,7 @@ class Trainer {
   Figures test();
   // Collective. What predict_step() says to each sample of DataModule::predict(), in the order of the samples: the same
   // names and types, with a row for each sample. Rank 0 gets them, in the memory of the host; the other ranks get
-  // nothing. Not with mesh.pp. The weights are those of validate().
+  // nothing. Not with mesh.pp or mesh.cp. The weights are those of validate().
   std::vector<data::NamedTensor> predict();
 
   // Collective. Saves a checkpoint of the state after fit(), if there is none of this step, and returns its path on

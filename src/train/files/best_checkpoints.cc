@@ -23,6 +23,7 @@ fs::path BestCheckpoints::path_of(std::int64_t step) const { return folder() / c
 // Adds a value if it is among the best. Of equal values the earlier one is better.
 bool BestCheckpoints::add(std::int64_t step, double value) {
   if (std::isnan(value)) return false;
+  std::erase_if(list_, [&](const BestCheckpoint& one) { return one.step == step; });  // validated once more
   const double sign = run_.config.checkpoint.mode == "max" ? -1 : 1;
   const auto place = std::find_if(list_.begin(), list_.end(),
                                   [&](const BestCheckpoint& one) { return sign * value < sign * one.value; });
@@ -76,7 +77,8 @@ void BestCheckpoints::write_list() {
   std::vector<fs::path> gone;
   for (const auto& entry : fs::directory_iterator(folder(), error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("step_") && !kept.contains(name)) gone.push_back(entry.path());
+    const bool is_way_back = fs::equivalent(entry.path(), checkpoints_.last(), error);  // the run was resumed from it
+    if (name.starts_with("step_") && !kept.contains(name) && !is_way_back) gone.push_back(entry.path());
   }
   for (const fs::path& path : gone) fs::remove_all(path, error);
 }

@@ -59,10 +59,10 @@ void Checkpoints::begin() {
   if (!config.every.empty() || config.every_steps > 0) cadence_.emplace(every_of(config), data_.loader().size());
   if (const checkpoint::Checkpoint* found = files_.found()) {
     const checkpoint::Manifest& manifest = found->manifest();
-    saved_ = asked_ = manifest.step;
+    saved_ = asked_ = told_ = manifest.step;
     callbacks_.restore(manifest.options, manifest.world_size);
+    restore_metrics();
     run_.validation_is_due = manifest.options.contains(kValidationIsDue);
-    if (run_.position > 0) restore_metrics(manifest);
   }
   begins_with_nan_.clear();
   const State now = state();
@@ -71,10 +71,13 @@ void Checkpoints::begin() {
   }
 }
 
-// With another number of ranks, rank 0 brings the sums of all.
-void Checkpoints::restore_metrics(const checkpoint::Manifest& manifest) {
+// In another layout, rank 0 brings the sums of all.
+void Checkpoints::restore_metrics() {
+  const checkpoint::Manifest& manifest = files_.found()->manifest();
+  if (run_.position == 0) return;
   const std::vector<std::string> states = states_in(manifest.options, kMetricsState);
-  const bool is_same = manifest.world_size == run_.world.size();
+  const bool is_same = manifest.world_size == run_.world.size() && manifest.mesh == model_.mesh() &&
+                       states.size() <= static_cast<std::size_t>(run_.world.size());
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
     if (is_same ? rank == static_cast<std::size_t>(run_.world.rank()) : run_.is_first())
       run_.metrics.restore(states[rank]);
@@ -132,7 +135,7 @@ void Checkpoints::look_at_room() {
     what += "; not even the trained weights will fit";
   else if (*room < one + model)
     what += "; the last checkpoint will not fit beside the trained weights, which are written first";
-  run_.say(what + "; free space, or change checkpoint.keep, checkpoint.every_steps, run.dir");
+  run_.say(what + "; free space, or change checkpoint.keep, checkpoint.every, run.dir");
 }
 
 void Checkpoints::require_finite() { checked_state(); }
@@ -200,9 +203,19 @@ checkpoint::Manifest Checkpoints::manifest() const {
           .options = std::move(options)};
 }
 
+// If rank 0 cannot write the lines of the steps, every rank throws its error and no checkpoint is made, because a run
+// that is resumed from a checkpoint needs the lines of the steps before it.
+void Checkpoints::flush_lines() {
+  comm::attempt_first(run_.world, "lines of steps", [&] {
+    lines_.flush();
+    return std::string();
+  });
+}
+
 void Checkpoints::save_to(const fs::path& folder) {
   const State now = checked_state();
   wait();
+  flush_lines();
   checkpoint::save(folder, manifest(), now.contents(), std::numeric_limits<std::int64_t>::max(), run_.world);
 }
 
@@ -215,15 +228,13 @@ void Checkpoints::save() {
   if (asynchronous && should_give_up()) give_up_();
   asked_ = run_.done;
   try {
-    // If rank 0 cannot write the lines of the steps, every rank throws its error and no checkpoint is made, because a
-    // run that is resumed from a checkpoint needs the lines of the steps before it.
-    comm::attempt_first(run_.world, "lines of steps", [&] {
-      lines_.flush();
-      return std::string();
-    });
+    flush_lines();
     open();
     saver_->save(manifest(), now.contents());
-    if (!asynchronous) hear();
+    if (!asynchronous) {
+      hear();
+      tell_saved();
+    }
   } catch (const IoError& error) {
     note_failed(error);
   }
@@ -231,7 +242,7 @@ void Checkpoints::save() {
 }
 
 fs::path Checkpoints::save_now() {
-  if (!model_.is_made())
+  if (!model_.is_made() || !data_.has_training())
     throw InvalidArgument(Report{.what = "save_checkpoint(): there is no state yet", .fix = "call fit() before"});
   if (saved_ != run_.done) save();
   wait();
@@ -247,9 +258,16 @@ void Checkpoints::wait() {
   try {
     saver_->wait();
     hear();
+    tell_saved();
   } catch (const IoError& error) {
     note_failed(error);
   }
+}
+
+// A background save may have ended on some ranks and not yet on others. So callbacks are told only where all ranks have
+// waited for it.
+void Checkpoints::tell_saved() {
+  if (std::exchange(told_, saved_) != saved_) callbacks_.saved_checkpoint(last());
 }
 
 void Checkpoints::hear() {
@@ -263,7 +281,6 @@ void Checkpoints::hear() {
     saved_ = asked_;
     failed_ = 0;
     lacks_room_ = false;
-    callbacks_.saved_checkpoint(*path);
   }
 }
 

@@ -81,12 +81,14 @@ class Checkpoints {
     checkpoint::Contents contents() const { return {{"model", model.pieces()}, {"optimizer", optimizer.pieces()}}; }
   };
   State state() const;
-  void restore_metrics(const checkpoint::Manifest& manifest);
+  void restore_metrics();
   State checked_state();
   checkpoint::Manifest manifest() const;
   std::int64_t bytes_needed();
   std::int64_t expected() const;
   void open();
+  void flush_lines();
+  void tell_saved();
   void note_failed(const IoError& error);
   bool should_give_up() const;
 
@@ -100,6 +102,7 @@ class Checkpoints {
   std::optional<Cadence> cadence_;  // not set: only at a stop and at the end
   std::optional<checkpoint::Saver> saver_;
   std::int64_t saved_ = -1;
+  std::int64_t told_ = -1;  // the checkpoint of which callbacks were told last
   std::int64_t asked_ = -1;
   int failed_ = 0;
   bool lacks_room_ = false;

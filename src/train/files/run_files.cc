@@ -13,6 +13,7 @@
 #include "reigen/format/atomic_file.h"
 #include "reigen/tensor/tensor_files.h"
 #include "train/run/agree.h"
+#include "train/run/best_checkpoint.h"
 #include "train/start/resume.h"
 
 namespace reigen::train {
@@ -95,6 +96,7 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
 // another folder, together with a copy of metrics.jsonl, until the run has reached their steps again. Until then the
 // user can go back to them.
 void RunFiles::set_future_aside() {
+  keep_best_up_to(directory_, run_.done);
   const fs::path checkpoints = directory_ / "checkpoints";
   const std::vector<fs::path> all = checkpoint::list(checkpoints);
   const fs::path place = checkpoint::set_aside_path(checkpoints);

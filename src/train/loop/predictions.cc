@@ -108,11 +108,12 @@ at::Tensor gather_rows(const at::Tensor& own, const Form& form, const Communicat
 }  // namespace
 
 Predictions predictions_of(Run& run, Evaluation& evaluation, const data::Dataset& data) {
-  if (run.config.mesh.pp > 1) {
-    throw common(InvalidArgument(Report{.what = "predictions with mesh.pp are not possible yet",
-                                        .got = fmt::format("mesh.pp {}", run.config.mesh.pp),
-                                        .expected = "1",
-                                        .fix = "leave mesh.pp out: any layout reads the checkpoint of another"}));
+  if (run.config.mesh.pp > 1 || run.config.mesh.cp > 1) {
+    throw common(
+        InvalidArgument(Report{.what = "predictions with mesh.pp or mesh.cp are not possible yet",
+                               .got = fmt::format("mesh.pp {}, mesh.cp {}", run.config.mesh.pp, run.config.mesh.cp),
+                               .expected = "1 and 1",
+                               .fix = "--mesh.pp 1 --mesh.cp 1: any layout reads the checkpoint of another"}));
   }
   std::vector<Predictions> batches;
   const auto step = [&](const data::Samples& batch, bool counts) {

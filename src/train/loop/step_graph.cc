@@ -129,6 +129,11 @@ void StepGraph::capture(const data::Batch& batch) {
         "work of the GPU alone, the same in each step",
         "leave train.graph out; or in the task: no .item(), no printing of tensors, no choice by their values");
   }
+  if (const std::vector<std::string> names = logged_->names_of_host(); !names.empty()) {
+    throw refused("train.graph step: a figure of the host is logged, which a replay does not compute",
+                  fmt::format("{}", fmt::join(names, ", ")), "tensors on the GPU",
+                  "log it as a tensor, or leave train.graph out");
+  }
   for (const at::Tensor& parameter : model_.module().parameters()) gradients_.push_back(parameter.grad());
 }
 

@@ -42,6 +42,7 @@
 #include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 #include "train/model/trained_model.h"
+#include "train/run/agree.h"
 #include "train/run/callbacks.h"
 #include "train/run/failure.h"
 #include "train/run/run.h"
@@ -224,7 +225,7 @@ FitResult Trainer::Impl::fit() {
   }
   if (!result.already_done || !ending.has_results()) ending.finish();
   lines.note_success(run.done);
-  callbacks.end_fit();
+  if (!result.already_done) callbacks.end_fit();
   result.validation = ending.figures();
   if (times.count() > 0) result.samples_per_s = static_cast<double>(data.samples_per_step()) / times.median_step();
   return result;
@@ -233,6 +234,14 @@ FitResult Trainer::Impl::fit() {
 // ---- before the first step
 
 void Trainer::Impl::begin() {
+  if (model.is_made()) {  // by an evaluation before
+    if (run.mesh) {
+      throw common(InvalidArgument(Report{.what = "fit() after an evaluation, with a mesh",
+                                          .got = "a model that is divided already",
+                                          .fix = "make another Trainer, with a task of its own"}));
+    }
+    model.release();
+  }
   files.find();
   data.open(files.found());
   trace.note_range();
@@ -265,7 +274,18 @@ void Trainer::Impl::begin() {
 // Gives the model the weights of run.resume or run.weights, in the layout of the options.
 void Trainer::Impl::begin_evaluation() {
   if (model.is_made()) return;
-  if (wants_resume(run.config)) files.find();
+  if (wants_resume(run.config)) {
+    files.find();
+    if (files.found() == nullptr) {
+      throw common(IoError(Report{.what = fmt::format("{}: there is no checkpoint to evaluate", run.config.run.resume),
+                                  .got = files.directory().string(),
+                                  .fix = "train first, or name weights with --run.weights PATH"},
+                           ExitCode::kInputMissing));
+    }
+  }
+  data.prepare();
+  run.config.train.verify = 0;  // that is for trainings
+  run.total = std::max<std::int64_t>(run.done, 1);
   model.make({.from = files.found(), .global_batch = run.options.batch_per_rank * run.data.size()});
 }
 

@@ -43,9 +43,9 @@ double figure_of(const char* option, const Figures& figures, const std::string& 
 
 }  // namespace
 
-Figures Validation::run_over(std::int64_t most, bool may_end) {
+Figures Validation::run_over(std::int64_t most, bool may_end, bool is_trial) {
   data_.open_validation();
-  callbacks_.begin_validation();
+  if (!is_trial) callbacks_.begin_validation();
   const Figures figures =
       evaluation_.run({.data = data_.validation(),
                        .step = [&](const data::Samples& batch, bool /*counts*/) { run_.task.validation_step(batch); },
@@ -53,7 +53,7 @@ Figures Validation::run_over(std::int64_t most, bool may_end) {
                        .may_end = may_end});
   if (run_.stop && may_end) return figures;  // broken off
   require_free_names(figures);
-  callbacks_.end_validation(figures);
+  if (!is_trial) callbacks_.end_validation(figures);
   return figures;
 }
 
@@ -73,12 +73,11 @@ void Validation::begin(const checkpoint::Checkpoint* found) {
                .expected = "a DataModule with validation()",
                .fix = "give it such data, or leave the option out"}));
   }
-  const auto asks_for = [](bool is_on, const std::string& monitor) { return is_on && monitor != "test_loss"; };
-  const bool asks = asks_for(early_stop_.is_on(), early_stop_.monitor()) || asks_for(best_.is_on(), best_.monitor());
+  const bool asks = early_stop_.is_on() || best_.is_on();
   const std::int64_t wanted = run_.done == 0 ? run_.config.validate.sanity : 0;
   const std::int64_t batches = std::max<std::int64_t>(wanted, asks ? 1 : 0);
   if (batches == 0) return;
-  const Figures figures = run_over(batches * run_.task.validation_batch() * run_.data.size(), false);
+  const Figures figures = run_over(batches * run_.task.validation_batch() * run_.data.size(), false, true);
   // These throw if there is no such figure.
   if (early_stop_.is_on()) figure_of("stop.monitor", figures, early_stop_.monitor());
   if (best_.is_on()) figure_of("checkpoint.monitor", figures, best_.monitor());
@@ -154,6 +153,12 @@ std::vector<Validation::Earlier> Validation::earlier(const std::filesystem::path
 // For stop.monitor, the validation at the end of a run does not count: it has its own samples (validate.limit), and
 // would not have been made if the run had been longer.
 void Validation::remember(const std::filesystem::path& metrics) {
+  if (run_.validation_is_due) {  // the run may have been killed after it was made
+    const std::vector<Earlier> made = earlier(metrics, "test_samples");
+    if (std::any_of(made.begin(), made.end(),
+                    [&](const Earlier& one) { return one.step == run_.done && !one.is_last; }))
+      run_.validation_is_due = false;
+  }
   if (best_.is_on()) {
     std::vector<std::pair<std::int64_t, double>> values;
     for (const Earlier& one : earlier(metrics, best_.monitor())) values.emplace_back(one.step, one.value);

@@ -55,8 +55,8 @@ class Validation {
   void note_last(const Figures& figures, std::int64_t epoch);
 
  private:
-  // The first `most` samples; all if it is 0.
-  Figures run_over(std::int64_t most, bool may_end);
+  // The first `most` samples; all if it is 0. `is_trial`: before the first step; callbacks are not called.
+  Figures run_over(std::int64_t most, bool may_end, bool is_trial = false);
   void note(const Figures& figures, std::int64_t epoch, bool is_last);
   struct Earlier {
     std::int64_t step = 0;

@@ -97,6 +97,12 @@ Metrics::Step::~Step() = default;
 Metrics::Step::Step(Step&&) noexcept = default;
 Metrics::Step& Metrics::Step::operator=(Step&&) noexcept = default;
 
+std::vector<std::string> Metrics::Step::names_of_host() const {
+  std::vector<std::string> names;
+  for (const auto& one : impl_->held) names.push_back(one.first);
+  return names;
+}
+
 struct Metrics::Sums {
   struct Restored {
     std::string name = {};
@@ -341,7 +347,9 @@ Figures Metrics::gather(const Communicator& world, bool takes_part) {
       comm::all_gather_bytes(takes_part ? bytes(sums_->had_batch) : std::string(), world, "metrics");
   std::vector<OfRank> ranks;
   for (const std::string& text : texts) ranks.push_back(text.empty() ? OfRank{} : read_rank(text));
-  const auto first = std::find_if(ranks.begin(), ranks.end(), [](const OfRank& rank) { return rank.had_batch; });
+  auto first = std::find_if(ranks.begin(), ranks.end(), [](const OfRank& rank) { return rank.had_batch; });
+  if (first == ranks.end())  // the rest of the epoch was left out: what was restored counts
+    first = std::find_if(ranks.begin(), ranks.end(), [](const OfRank& rank) { return !rank.metrics.empty(); });
   Figures all;
   for (const OfRank& rank : ranks) all.terms += rank.terms;
   if (first != ranks.end()) {

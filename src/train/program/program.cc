@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/machine/host_name.h"
 #include "base/text.h"
+#include "checkpoint/directory.h"
 #include "config/checks.h"
 #include "config/text.h"
 #include "reigen/base/error.h"
@@ -215,6 +216,9 @@ void write_result(const Job& job, const Communicator& world, const std::string& 
 // validate, test and predict.
 int evaluate(const Job& job, Trainer& trainer, const Task& task, const Communicator& world) {
   const bool has_directory = !job.config.run.dir.empty();
+  together(world, "directory", [&] {  // before the work, so that a folder that cannot be made costs none
+    if (has_directory && world.rank() == 0) checkpoint::make_directories(job.config.run.dir);
+  });
   if (job.stage == Stage::kPredict) {
     const std::vector<data::NamedTensor> predictions = trainer.predict();
     write_result(job, world, "predictions.safetensors", [&](const std::filesystem::path& path) {
@@ -233,6 +237,13 @@ int evaluate(const Job& job, Trainer& trainer, const Task& task, const Communica
   return 0;
 }
 
+// A task like the first, with data of its own, which it may refer to.
+std::shared_ptr<Task> second_task(const Job& job) {
+  const auto made = std::make_shared<Training>(job.recipe.make(job.config, /*without_memory=*/false));
+  made->data->setup();
+  return {made, made->task.get()};
+}
+
 int train_rank(const Job& job, const Communicator& world) {
   try {
     const bool measures_units = job.config.mesh.pp > 1 && job.config.mesh.cut == "time";
@@ -247,7 +258,7 @@ int train_rank(const Job& job, const Communicator& world) {
                      .stop_requested = stop_requested,
                      .columns = terminal_columns(),
                      .resume_command = job.resume,
-                     .make_task = [&] { return job.recipe.make(job.config, /*without_memory=*/false).task; },
+                     .make_task = [&] { return second_task(job); },
                      .callbacks = job.recipe.callbacks ? job.recipe.callbacks(job.config)
                                                        : std::vector<std::shared_ptr<Callback>>()});
     if (job.stage != Stage::kFit) return evaluate(job, trainer, *made.task, world);
@@ -371,8 +382,13 @@ const Recipe& common_recipe(const std::string& name) {
   }
 }
 
-// An evaluation of run.dir takes its newest checkpoint, unless other weights are named.
-void choose_weights(RunConfig& run, Stage stage) {
+// An evaluation of run.dir takes its newest checkpoint, unless the user names other weights. Those with which the run
+// itself began are in its config.toml, and are not meant.
+void choose_weights(RunConfig& run, Stage stage, const Arguments& given, bool has_options_of_run) {
+  const bool names_weights = std::any_of(given.begin(), given.end(), [](const std::string& word) {
+    return word == "--run.weights" || word.starts_with("--run.weights=");
+  });
+  if (has_options_of_run && !names_weights && !base::get_environment("REIGEN_RUN_WEIGHTS")) run.weights.clear();
   const auto refuse = [&](const std::string& what, const std::string& fix) {
     return common(InvalidArgument(Report{.what = what, .fix = fix}));
   };
@@ -418,7 +434,9 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
     if (environment.rank == 0) fmt::print("{}", line.help ? program_help(program) : to_toml(line.config));
     return 0;
   }
-  if (program.stage != Stage::kFit) choose_weights(line.config.run, program.stage);
+  if (program.stage != Stage::kFit) {
+    choose_weights(line.config.run, program.stage, program.options, options.size() > program.options.size());
+  }
   prepare_environment(line.config.train);
   line.config.train = with_device_chosen(line.config.train);
   const bool threads = line.config.run.ranks == "threads";

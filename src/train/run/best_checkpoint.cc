@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "reigen/base/error.h"
 #include "reigen/checkpoint/checkpoint.h"
+#include "reigen/format/atomic_file.h"
 
 namespace reigen::train {
 
@@ -35,6 +38,24 @@ fs::path best_checkpoint_of(const fs::path& run_directory) {
                            .fix = "name a checkpoint by its path"});
   }
   return folder / checkpoint::name_of(list->front()["step"].get<std::int64_t>());
+}
+
+void keep_best_up_to(const fs::path& run_directory, std::int64_t step) {
+  const fs::path folder = run_directory / "checkpoints" / "best";
+  std::error_code ignored;
+  if (!fs::exists(folder / kBestList, ignored)) return;
+  std::ifstream in(folder / kBestList);
+  auto json = nlohmann::ordered_json::parse(in, nullptr, false);
+  if (!json.is_object() || !json.contains("checkpoints") || !json["checkpoints"].is_array()) return;
+  auto kept = nlohmann::ordered_json::array();
+  for (const auto& one : json["checkpoints"]) {
+    if (one.is_object() && one.contains("step") && one["step"].is_number_integer() && one["step"] <= step)
+      kept.push_back(one);
+  }
+  if (kept.size() == json["checkpoints"].size()) return;
+  json["checkpoints"] = std::move(kept);
+  format::write_file_atomically(folder / kBestList, std::string_view(json.dump(2) + "\n"));
+  checkpoint::set_aside_after(folder, step);
 }
 
 }  // namespace reigen::train

@@ -50,31 +50,39 @@ void Callbacks::require_valid() const {
 void Callbacks::restore(const std::map<std::string, std::string>& options, std::int64_t world_size) {
   for (const auto& callback : run_.options.callbacks) {
     const auto states = states_in(options, key_of(*callback));
-    if (states.empty()) continue;
     const auto own = static_cast<std::size_t>(world_size == run_.world.size() ? run_.world.rank() : 0);
-    if (own < states.size()) callback->restore(states[own]);
+    const std::string state = own < states.size() ? states[own] : std::string();
+    if (state.empty() && run_.rollbacks == 0) continue;
+    named(*callback, "restore", [&] { callback->restore(state); });
   }
 }
 
 std::map<std::string, std::string> Callbacks::states() const {
   std::map<std::string, std::string> states;
-  for (const auto& callback : run_.options.callbacks) states[key_of(*callback)] = callback->state();
+  for (const auto& callback : run_.options.callbacks)
+    named(*callback, "state", [&] { states[key_of(*callback)] = callback->state(); });
   return states;
+}
+
+// An error gets the names of callback and function, and the rank. It is an Error, and no IoError, which would count as
+// a disk that refuses a checkpoint.
+void Callbacks::named(const Callback& callback, const char* function, const std::function<void()>& body) const {
+  try {
+    body();
+  } catch (...) {
+    const Failure failure = failure_of(std::current_exception());
+    if (failure.common || failure.aftermath) throw;
+    throw Error(
+        static_cast<ExitCode>(failure.exit_code),
+        fmt::format("callback {}, {}() on rank {}: {}", callback.name(), function, run_.world.rank(), failure.text));
+  }
 }
 
 void Callbacks::call(const char* function, std::int64_t step, const std::function<void(Callback&, Moment&)>& body) {
   if (run_.options.callbacks.empty()) return;
   Moment moment{.step = step, .steps = run_.total, .epoch = run_.epoch, .task = run_.task, .world = run_.world};
   for (const auto& callback : run_.options.callbacks) {
-    try {
-      body(*callback, moment);
-    } catch (...) {
-      const Failure failure = failure_of(std::current_exception());
-      if (failure.common || failure.aftermath) throw;
-      throw Error(
-          static_cast<ExitCode>(failure.exit_code),
-          fmt::format("callback {}, {}() on rank {}: {}", callback->name(), function, run_.world.rank(), failure.text));
-    }
+    named(*callback, function, [&] { body(*callback, moment); });
   }
   if (moment.stop) run_.callback_stops = true;
 }

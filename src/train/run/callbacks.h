@@ -42,6 +42,7 @@ class Callbacks {
   void failed(std::string_view what) noexcept;
 
  private:
+  void named(const Callback& callback, const char* function, const std::function<void()>& body) const;
   // Calls one function of all callbacks. `step`: the number of the step of this moment.
   void call(const char* function, std::int64_t step, const std::function<void(Callback&, Moment&)>& body);
 

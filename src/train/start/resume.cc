@@ -75,6 +75,11 @@ ResumePoint newest_of(const fs::path& run_directory) {
   const std::string others =
       fs::exists(aside, ignored) ? fmt::format("; {} holds checkpoints that the run gave up", aside.string()) : "";
   ResumePoint point = newest_in(checkpoints, others);
+  // A run that went on from one of its best checkpoints may have no newer one yet.
+  const ResumePoint best = newest_in(checkpoints / "best", "");
+  if (!best.checkpoint.empty() && (point.checkpoint.empty() || checkpoint::step_of(best.checkpoint).value_or(0) >
+                                                                   checkpoint::step_of(point.checkpoint).value_or(0)))
+    point.checkpoint = best.checkpoint;
   point.run_directory = run_directory;
   if (!point.checkpoint.empty()) return point;
   if (fs::exists(run_directory / "model.safetensors", ignored)) {

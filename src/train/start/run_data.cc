@@ -8,6 +8,8 @@
 
 #include "base/log.h"
 #include "base/machine/host_name.h"
+#include "base/text.h"
+#include "comm/agree.h"
 #include "reigen/base/error.h"
 #include "reigen/comm/byte_strings.h"
 #include "train/run/agree.h"
@@ -30,6 +32,17 @@ void require_samples(const data::Dataset& data, const char* function) {
                          .got = fmt::format("0 samples of {}", data.name()),
                          .expected = "at least one: the figures of none say nothing",
                          .fix = fmt::format("keep some samples from training, as the data's {}()", function)});
+}
+
+// Ranks with other data would make other numbers of calls, and wait for each other.
+void require_same_size(const Communicator& world, const data::DatasetPtr& data, const char* function) {
+  const std::string own = data ? base::counted(data->size(), "sample") : std::string("null");
+  const auto difference = comm::find_difference({own}, world, "samples");
+  if (!difference) return;
+  throw common(InvalidArgument(Report{.what = fmt::format("ranks have different data: {}()", function),
+                                      .got = fmt::format("{} on rank {}", difference->other, difference->rank),
+                                      .expected = fmt::format("{} as on rank 0", difference->first),
+                                      .fix = "give every rank the same data, on each machine"}));
 }
 
 }  // namespace
@@ -76,6 +89,7 @@ void RunData::open(const checkpoint::Checkpoint* found) {
     validation_ = run_.data_module.validation();
     if (validation_) require_samples(*validation_, "validation");
   });
+  require_same_size(run_.world, validation_, "validation");
   for (const std::string& note : notes) run_.say(note.starts_with("warning: ") ? note : "note: " + note);
   run_.total = config.train.epochs * loader_->steps();
   if (config.train.max_steps > 0) run_.total = std::min(run_.total, config.train.max_steps);
@@ -124,6 +138,7 @@ data::DatasetPtr RunData::open_for(const char* name, const std::function<data::D
     require_there(opened, name);
     require_samples(*opened, name);
   });
+  require_same_size(run_.world, opened, name);
   return opened;
 }
 

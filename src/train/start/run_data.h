@@ -23,6 +23,8 @@ class RunData {
   // the checkpoint was made with a different number of samples, the epoch begins anew. Throws DataError. Throws
   // InvalidArgument if ranks have different data or the data do not fit the checkpoint.
   void open(const checkpoint::Checkpoint* found);
+  // Collective. Lets the DataModule prepare() and setup(), once. The functions below that open data do so too.
+  void prepare();
   // Collective. Opens the data for validation alone, for a validation without a run. Does nothing if they are open.
   // Throws DataError if there are no samples, and InvalidArgument if the DataModule has no such data.
   void open_validation();
@@ -34,6 +36,7 @@ class RunData {
   // Collective. Opens other data of the DataModule, for an evaluation. `name` is the function's, for messages. Throws
   // as open_validation().
   data::DatasetPtr open_for(const char* name, const std::function<data::DatasetPtr(DataModule&)>& open);
+  bool has_training() const { return loader_.has_value(); }
   bool has_validation() const { return validation_ != nullptr; }
   const data::Dataset& validation() const { return *validation_; }
 
@@ -47,7 +50,6 @@ class RunData {
   const TextMap& metadata() const { return metadata_; }
 
  private:
-  void prepare();
   void compare_between_ranks(const data::Meaning& meaning);
 
   Run& run_;
