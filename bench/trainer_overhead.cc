@@ -21,9 +21,8 @@
 #include "reigen/train/program.h"
 #include "reigen/train/trainer.h"
 
+namespace reigen {
 namespace {
-
-using namespace reigen;
 
 constexpr std::int64_t kWarmUp = 20;
 
@@ -116,9 +115,7 @@ train::Training make(const std::string& what) {
   return train::as_both(std::make_shared<Small>());
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   if (argc != 5) return 2;
   const std::string way = argv[1], what = argv[2];
   const std::int64_t steps = std::stoll(argv[3]);
@@ -156,4 +153,10 @@ int main(int argc, char** argv) {
     if (!(sum > 0)) return 1;
   }
   if (world.rank() == 0) measure->print();
+  return 0;
 }
+
+}  // namespace
+}  // namespace reigen
+
+int main(int argc, char** argv) { return reigen::run(argc, argv); }

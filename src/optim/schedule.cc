@@ -112,7 +112,8 @@ double scheduled_lr(double lr, std::int64_t step, const ScheduleOptions& options
   const bool in_warmup = step < options.warmup_steps && has_end(options.kind) && options.kind != Schedule::kOneCycle;
   if (!in_warmup) {
     switch (options.kind) {
-      case Schedule::kConstant: break;
+      case Schedule::kConstant:
+      case Schedule::kPlateau: break;
       case Schedule::kStep: factor = step_factor(step, options.step_size, options.gamma); break;
       case Schedule::kMultiStep: factor = multi_step_factor(step, options.milestones, options.gamma); break;
       case Schedule::kCosine: factor = cosine_factor(at, steps, options.min_factor); break;

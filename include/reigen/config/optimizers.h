@@ -213,25 +213,30 @@ using AnyOptimizer =
     OneOf<AdamWOptions, AdamOptions, SGDOptions, AdagradOptions, RMSpropOptions, LionOptions, LARSOptions, LAMBOptions>;
 
 // How the learning rate changes after the warm-up, see schedule.h.
-enum class Schedule { kConstant, kStep, kMultiStep, kCosine, kPolynomial, kOneCycle, kWarmupStableDecay };
+enum class Schedule { kConstant, kStep, kMultiStep, kCosine, kPolynomial, kOneCycle, kWarmupStableDecay, kPlateau };
 
 struct ScheduleOptions {
   Schedule kind = Schedule::kConstant;
   std::int64_t warmup_steps = 0;              // length of the warm-up before any kind of schedule, see warm_up()
   std::int64_t total_steps = 0;               // steps of the run, with the warm-up; for kinds that end with the run
   std::int64_t step_size = 0;                 // kStep: steps between two multiplications by gamma; at least 1
-  double gamma = 0.1;                         // kStep, kMultiStep: factor of the rate; at least 0
+  double gamma = 0.1;                         // kStep, kMultiStep, kPlateau: factor of the rate; at least 0
   std::vector<std::int64_t> milestones = {};  // kMultiStep: steps at which gamma multiplies the rate; ascending
-  double min_factor = 0;                      // kCosine, kPolynomial, kWarmupStableDecay: last rate / lr; in [0, 1]
+  double min_factor = 0;                      // kCosine, kPolynomial, ..., kPlateau: last rate / lr; in [0, 1]
   double power = 1;                           // kPolynomial: exponent; 1 gives a straight line; at least 0
   std::int64_t decay_steps = 0;               // kWarmupStableDecay: steps of the decay at the end
   double pct_start = 0.3;                     // kOneCycle: share of the steps in which the rate grows; in [0, 1]
   double div_factor = 25;                     // kOneCycle: lr / first rate; above 0
   double final_div_factor = 1e4;              // kOneCycle: first rate / last rate; above 0
+  // kPlateau: the trainer multiplies the rate by gamma when this figure of the validations was not better in more than
+  // `patience` of them (train/loop/plateau.h). scheduled_lr() knows nothing of it.
+  std::string monitor = "test_loss";
+  std::string mode = "min";
+  std::int64_t patience = 10;
 };
 
-inline constexpr const char* kSchedules[] = {"constant",   "step",      "multi_step",         "cosine",
-                                             "polynomial", "one_cycle", "warmup_stable_decay"};
+inline constexpr const char* kSchedules[] = {"constant",   "step",      "multi_step",          "cosine",
+                                             "polynomial", "one_cycle", "warmup_stable_decay", "plateau"};
 
 // The options of one kind of schedule: the members of ScheduleOptions that this kind uses.
 template <Schedule kKind>
@@ -244,17 +249,23 @@ template <Schedule kKind>
 void describe(Fields& fields, ScheduleOf<kKind>& schedule) {
   using enum Schedule;
   ScheduleOptions& o = schedule.options;
-  if constexpr (kKind == kCosine || kKind == kPolynomial || kKind == kWarmupStableDecay)
-    fields.add("min_lr_factor", o.min_factor, at_least(0).up_to(1), "share of optim.lr at the end");
+  if constexpr (kKind == kCosine || kKind == kPolynomial || kKind == kWarmupStableDecay || kKind == kPlateau)
+    fields.add("min_lr_factor", o.min_factor, at_least(0).up_to(1), "smallest share of optim.lr");
   if constexpr (kKind == kStep)
     fields.add("step_size", o.step_size, at_least(1), "steps between two factors gamma").required = true;
-  if constexpr (kKind == kStep || kKind == kMultiStep)
+  if constexpr (kKind == kStep || kKind == kMultiStep || kKind == kPlateau)
     fields.add("gamma", o.gamma, at_least(0), "factor of the learning rate");
   if constexpr (kKind == kMultiStep)
     fields.add("milestones", o.milestones, at_least(0), "steps that multiply by gamma, e.g. 1000,2000").required = true;
   if constexpr (kKind == kPolynomial) fields.add("power", o.power, at_least(0).up_to(1e6), "1: a straight line");
   if constexpr (kKind == kWarmupStableDecay)
     fields.add("decay_steps", o.decay_steps, at_least(0), "steps of the decay at the end").required = true;
+  if constexpr (kKind == kPlateau) {
+    fields.add("monitor", o.monitor, "multiply by gamma when this figure of validations stops improving").none =
+        "test_loss";
+    fields.add("mode", o.mode, {"min", "max"}, "whether less or more of it is better").none = "min";
+    fields.add("patience", o.patience, at_least(0).up_to(1e9), "validations without a better value that are borne");
+  }
   if constexpr (kKind == kOneCycle) {
     fields.add("pct_start", o.pct_start, at_least(0).up_to(1), "share of the steps in which the rate grows");
     fields.add("div_factor", o.div_factor, above(0), "optim.lr / the rate at the begin");
@@ -265,7 +276,7 @@ void describe(Fields& fields, ScheduleOf<kKind>& schedule) {
 using AnySchedule =
     OneOf<ScheduleOf<Schedule::kConstant>, ScheduleOf<Schedule::kStep>, ScheduleOf<Schedule::kMultiStep>,
           ScheduleOf<Schedule::kCosine>, ScheduleOf<Schedule::kPolynomial>, ScheduleOf<Schedule::kOneCycle>,
-          ScheduleOf<Schedule::kWarmupStableDecay>>;
+          ScheduleOf<Schedule::kWarmupStableDecay>, ScheduleOf<Schedule::kPlateau>>;
 
 // How the learning rate grows with the global batch, see scaled_lr().
 enum class LrScaling { kNone, kLinear, kSqrt };

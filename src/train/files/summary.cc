@@ -118,6 +118,11 @@ std::string to_text(const Summary& s) {
         all * 1e3, share(s.mean.data), share(s.mean.forward), share(s.mean.backward), share(s.mean.exposed),
         share(s.mean.optimizer));
   }
+  constexpr double kMuch = 0.1;  // of a step
+  if (s.mean.step > 0 && s.mean.data > kMuch * s.mean.step) {
+    text += fmt::format("  bottleneck     steps wait for batches {:.0f} % of the time: --data.workers {} (now {})\n",
+                        100 * s.mean.data / s.mean.step, std::max<std::int64_t>(2 * s.data_workers, 1), s.data_workers);
+  }
   if (s.pipeline) {
     text += fmt::format(
         "  pipeline       {} with {}: ranks wait for {:.1f} % of the last step (predicted from the stages' times: "

@@ -60,20 +60,20 @@ Figures Validation::run_over(std::int64_t most, bool may_end, bool is_trial) {
 void Validation::begin(const checkpoint::Checkpoint* found) {
   cadence_.emplace(config::parse_duration("validate.every", run_.config.validate.every), data_.loader().size());
   early_stop_ = EarlyStop(run_.config.stop);
+  plateau_.emplace(model_.optimization().schedule());
   why_.clear();
   best_.remember({});
   if (found != nullptr) remember(run_directory_of(found->path()) / "metrics.jsonl");
   if (has_ended() || run_.rollbacks > 0) return;
   if (!data_.has_validation()) {
-    if (!early_stop_.is_on() && !best_.is_on()) return;
-    const bool stops = early_stop_.is_on();
-    throw common(InvalidArgument(
-        Report{.what = fmt::format("{}.monitor needs data for validation", stops ? "stop" : "checkpoint"),
-               .got = stops ? early_stop_.monitor() : best_.monitor(),
-               .expected = "a DataModule with validation()",
-               .fix = "give it such data, or leave the option out"}));
+    if (!early_stop_.is_on() && !best_.is_on() && !plateau_->is_on()) return;
+    const char* section = early_stop_.is_on() ? "stop" : best_.is_on() ? "checkpoint" : "optim";
+    throw common(InvalidArgument(Report{.what = fmt::format("{}.monitor needs data for validation", section),
+                                        .got = "none",
+                                        .expected = "a DataModule with validation()",
+                                        .fix = "give it such data, or leave the option out"}));
   }
-  const bool asks = early_stop_.is_on() || best_.is_on();
+  const bool asks = early_stop_.is_on() || best_.is_on() || plateau_->is_on();
   const std::int64_t wanted = run_.done == 0 ? run_.config.validate.sanity : 0;
   const std::int64_t batches = std::max<std::int64_t>(wanted, asks ? 1 : 0);
   if (batches == 0) return;
@@ -81,6 +81,7 @@ void Validation::begin(const checkpoint::Checkpoint* found) {
   // These throw if there is no such figure.
   if (early_stop_.is_on()) figure_of("stop.monitor", figures, early_stop_.monitor());
   if (best_.is_on()) figure_of("checkpoint.monitor", figures, best_.monitor());
+  if (plateau_->is_on()) figure_of("optim.monitor", figures, plateau_->monitor());
   if (wanted > 0)
     run_.say(fmt::format("validation tried out on {} test samples: {}", figures.terms, run_.task.describe(figures)));
 }
@@ -106,6 +107,11 @@ void Validation::run_in_epoch(std::int64_t epoch) {
   note(figures, epoch, false);
   run_.say(prefix + run_.task.describe(figures));
   if (best_.is_on()) best_.note(figure_of("checkpoint.monitor", figures, best_.monitor()));
+  if (plateau_->is_on() && plateau_->note(figure_of("optim.monitor", figures, plateau_->monitor()))) {
+    model_.optimization().set_lr_factor(plateau_->factor());
+    run_.say(fmt::format("after step {} the learning rate is multiplied by {:.6g}: {} stopped improving", run_.done,
+                         plateau_->factor(), plateau_->monitor()));
+  }
   if (early_stop_.is_on()) {
     early_stop_.note(figure_of("stop.monitor", figures, early_stop_.monitor()));
     judge();
@@ -150,8 +156,8 @@ std::vector<Validation::Earlier> Validation::earlier(const std::filesystem::path
   return all;
 }
 
-// For stop.monitor, the validation at the end of a run does not count: it has its own samples (validate.limit), and
-// would not have been made if the run had been longer.
+// For stop.monitor and the plateau, the validation at the end of a run does not count: it has its own samples
+// (validate.limit), and would not have been made if the run had been longer.
 void Validation::remember(const std::filesystem::path& metrics) {
   if (run_.validation_is_due) {  // the run may have been killed after it was made
     const std::vector<Earlier> made = earlier(metrics, "test_samples");
@@ -163,6 +169,12 @@ void Validation::remember(const std::filesystem::path& metrics) {
     std::vector<std::pair<std::int64_t, double>> values;
     for (const Earlier& one : earlier(metrics, best_.monitor())) values.emplace_back(one.step, one.value);
     best_.remember(values);
+  }
+  if (plateau_->is_on()) {
+    for (const Earlier& one : earlier(metrics, plateau_->monitor())) {
+      if (!one.is_last) plateau_->note(one.value);
+    }
+    model_.optimization().set_lr_factor(plateau_->factor());
   }
   if (!early_stop_.is_on()) return;
   for (const Earlier& one : earlier(metrics, early_stop_.monitor())) {

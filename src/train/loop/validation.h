@@ -14,6 +14,7 @@
 #include "train/files/step_lines.h"
 #include "train/loop/early_stop.h"
 #include "train/loop/evaluation.h"
+#include "train/loop/plateau.h"
 #include "train/model/trained_model.h"
 #include "train/run/cadence.h"
 #include "train/run/callbacks.h"
@@ -76,6 +77,7 @@ class Validation {
   Evaluation evaluation_;
   std::optional<Cadence> cadence_;
   EarlyStop early_stop_{run_.config.stop};
+  std::optional<Plateau> plateau_;  // set by begin()
   std::string why_ = {};
   bool told_mean_ = false;
 };

@@ -185,7 +185,7 @@ Optimization::Gradients Optimization::look() {
 at::Tensor Optimization::scaled(const at::Tensor& loss) const { return scaler_ ? scaler_->scale(loss) : loss; }
 
 Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& gradients, Communicator* agree) {
-  optimizer_->set_lr(optim::scheduled_lr(base_lr_, done, schedule_));
+  optimizer_->set_lr(optim::scheduled_lr(base_lr_, done, schedule_) * lr_factor_);
   if (scaler_) {
     const bool stepped =
         scaler_->step(*optimizer_, parameters_, {.max_norm = clip_norm_, .max_value = clip_value_, .agree = agree});

@@ -69,6 +69,10 @@ class Optimization {
   // Replaces a step: drops the gradients.
   void leave_out() { optimizer_->zero_grad(); }
 
+  // From the next step on, the scheduled learning rate is multiplied by this factor (optim.schedule plateau).
+  void set_lr_factor(double factor) { lr_factor_ = factor; }
+  const optim::ScheduleOptions& schedule() const { return schedule_; }
+
   double lr() const { return optimizer_->lr(); }
   std::int64_t steps() const { return optimizer_->steps(); }
 
@@ -88,6 +92,7 @@ class Optimization {
 
   std::vector<ParameterRange> parameters_;
   double base_lr_ = 0;
+  double lr_factor_ = 1;
   double clip_norm_ = 0;
   double clip_value_ = 0;
   bool checks_in_step_ = false;
