@@ -2,6 +2,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "reigen/format/event_file.h"
 #include "train/files/csv_file.h"
 #include "train/small_run.h"
 
@@ -60,6 +61,22 @@ std::vector<std::vector<std::string>> rows_of(const fs::path& directory) {
   return rows;
 }
 
+// The curves in the file for TensorBoard: step, tag and value of each point, without those of times.
+std::vector<std::string> curves_of(const fs::path& directory) {
+  std::vector<std::string> points;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (!entry.path().filename().string().starts_with("events.out.tfevents.")) continue;
+    format::read_events(read_file(entry.path()), [&](const format::Event& event) {
+      for (const auto& [tag, value] : event.scalars) {
+        if (tag.starts_with("time/") || tag == "train/samples_per_s") continue;
+        points.push_back(std::to_string(event.when.step) + " " + tag + " " + std::to_string(value));
+      }
+      return true;
+    });
+  }
+  return points;
+}
+
 class LoggingRun : public TrainerTest {
  protected:
   static void logs(int /*rank*/, SmallTask& task, TrainerOptions& /*options*/) { task.log_step = log_all; }
@@ -93,6 +110,7 @@ TEST_F(LoggingRun, AResumedRunHasTheMeansOfAnUndisturbedOne) {
   undisturbed.log.csv = true;
   undisturbed.validate.every = "2";
   fit(2, undisturbed, logs);
+  EXPECT_THAT(curves_of(root_ / "whole"), ::testing::Contains(::testing::StartsWith("3 epoch/hits ")));
   ASSERT_EQ(rows_of(root_ / "whole").size(), 1U + 9 + 3 + 5) << "a header, steps, epochs and validations";
   for (const std::int64_t stop_after : {1, 2, 3, 5}) {
     const std::string name = "stopped" + std::to_string(stop_after);
@@ -110,6 +128,7 @@ TEST_F(LoggingRun, AResumedRunHasTheMeansOfAnUndisturbedOne) {
     fit(2, run, logs);
     EXPECT_EQ(means_of(root_ / name), means_of(root_ / "whole")) << stop_after;
     EXPECT_EQ(rows_of(root_ / name), rows_of(root_ / "whole")) << stop_after;
+    EXPECT_EQ(curves_of(root_ / name), curves_of(root_ / "whole")) << stop_after;
     EXPECT_EQ(model(name), model("whole"));
   }
   // Another number of ranks goes on from the sums of all.
