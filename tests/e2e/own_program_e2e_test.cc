@@ -138,5 +138,63 @@ TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
   }
 }
 
+// What a run has written, without its times: the lines of metrics.jsonl, the table and the list of the best
+// checkpoints.
+std::string written_in(const fs::path& directory) {
+  std::string text = read_file(directory / "checkpoints/best/best.json");
+  std::ifstream in(directory / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    auto json = nlohmann::json::parse(line);
+    for (const char* key : {"time", "samples_per_s", "step_ms", "data_ms", "forward_ms", "backward_ms",
+                            "comm_exposed_ms", "optimizer_ms"})
+      json.erase(key);
+    text += json.dump() + "\n";
+  }
+  std::ifstream table(directory / "metrics.csv");
+  for (std::string line; std::getline(table, line);) text += line.substr(0, line.find(',')) + "\n";  // the steps
+  return text;
+}
+
+// Each validation takes as long as a step, so kills come in validations and while the best checkpoints change too. With
+// REIGEN_TEST_STOPS=20 there are 20 times as many kills.
+TEST_F(OwnProgram, AKilledRunHasTheFiguresAndTheBestCheckpointsOfAnUndisturbedOne) {
+  const char* times = std::getenv("REIGEN_TEST_STOPS");
+  const int kills = 8 * (times != nullptr ? std::atoi(times) : 1);
+  std::mt19937 random(std::random_device{}());
+  const Words words = {built("tests/own_program"),
+                       "-n",
+                       "2",
+                       "--run.ranks",
+                       "threads",
+                       "--slow.step_ms",
+                       "10",
+                       "--train.epochs",
+                       "3",
+                       "--validate.every",
+                       "1",
+                       "--checkpoint.every",
+                       "2",
+                       "--checkpoint.monitor",
+                       "test_loss",
+                       "--checkpoint.top_k",
+                       "2",
+                       "--log.csv",
+                       "true"};
+  const Ran whole = run(words + Words{"--run.dir", path("whole")});
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const Words killed = words + Words{"--run.dir", path("killed")};
+  for (int i = 0; i < kills; ++i) {
+    ChildProgram program(i == 0 ? killed : killed + Words{"--run.resume", "true"});
+    if (!program.wait_for_text("files in")) break;  // it has ended already
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution<int>(20, 250)(random)));
+    program.signal(SIGKILL);
+    program.wait();
+  }
+  const Ran rest = run(killed + Words{"--run.resume", "true"});
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_EQ(written_in(path("killed")), written_in(path("whole")));
+  EXPECT_EQ(read_file(path("killed") + "/model.safetensors"), read_file(path("whole") + "/model.safetensors"));
+}
+
 }  // namespace
 }  // namespace reigen

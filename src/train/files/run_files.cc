@@ -58,7 +58,10 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   if (!run_.config.data.dump_order.empty()) {
     lines.open_order(run_.config.data.dump_order, contents.drawn_by, run_.done);
   }
-  if (found_ && run_.done >= run_.total) return;  // the run has ended, so nothing may change
+  std::error_code unknown;
+  const bool has_results = steps_of_summary(directory_ / "summary.json") >= run_.done &&
+                           fs::exists(directory_ / "model.safetensors", unknown);
+  if (found_ && run_.done >= run_.total && has_results) return;  // the run has ended, so nothing may change
   Config resolved = run_.config;
   resolved.run.dir = directory_.string();
   resolved.run.resume.clear();  // resume and may_differ are options of this start, not of the run

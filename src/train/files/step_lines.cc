@@ -215,18 +215,24 @@ void StepLines::drop_csv(const Error& error) {
   console_.say(fmt::format("warning: {}; metrics.csv gets nothing more of this run", error.what()));
 }
 
-void StepLines::flush() {
+// metrics.jsonl comes last: what it has, the other files have too, also if the process is killed here.
+void StepLines::flush_others() {
   flush_board();
   try {
     if (csv_) csv_->flush();
   } catch (const IoError&) {
     tell_trouble();  // the rows are kept and tried again
   }
+}
+
+void StepLines::flush() {
+  flush_others();
   if (metrics_) metrics_->flush();
   if (order_) order_->flush();
 }
 
 void StepLines::flush_what_can_be() {
+  flush_others();
   try {
     if (metrics_) metrics_->flush();
   } catch (const IoError&) {

@@ -51,9 +51,10 @@ class StepLines {
   void write(const ValidationMetrics& metrics);
   void write(const EpochMetrics& metrics);
   void flush();              // throws IoError
-  void flush_what_can_be();  // only warns of an error, because the caller is about to throw a different error
+  void flush_what_can_be();  // only warns of an error
 
  private:
+  void flush_others();
   void tell_trouble();
   void write_board(const std::function<void(SummaryWriter& board)>& body);
   void flush_board();

@@ -86,6 +86,7 @@ void Ending::write_results() {
   if (data_.has_validation()) {
     figures_ = validation_.run();
     validation_.note_last(*figures_, std::max<std::int64_t>(0, run_.position > 0 ? run_.epoch : run_.epoch - 1));
+    lines_.flush_what_can_be();  // before summary.json, which says that a run has ended
   }
   const Summary summary = summarize();
   std::string text = to_text(summary);

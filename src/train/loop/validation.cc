@@ -63,6 +63,12 @@ void Validation::begin(const checkpoint::Checkpoint* found) {
   plateau_.emplace(model_.optimization().schedule());
   why_.clear();
   best_.remember({});
+  last_is_noted_ = false;
+  if (found != nullptr && run_.done >= run_.total) {  // the run was killed at its end
+    const auto made = earlier(run_directory_of(found->path()) / "metrics.jsonl", "test_samples");
+    last_is_noted_ =
+        std::any_of(made.begin(), made.end(), [&](const Earlier& one) { return one.step == run_.done && one.is_last; });
+  }
   if (found != nullptr) remember(run_directory_of(found->path()) / "metrics.jsonl");
   if (has_ended() || run_.rollbacks > 0) return;
   if (!data_.has_validation()) {
@@ -187,7 +193,7 @@ void Validation::remember(const std::filesystem::path& metrics) {
 
 // It counts for checkpoint.monitor if it has the samples of the others.
 void Validation::note_last(const Figures& figures, std::int64_t epoch) {
-  note(figures, epoch, true);
+  if (!last_is_noted_) note(figures, epoch, true);
   if (best_.is_on() && run_.config.validate.limit == 0)
     best_.note(figure_of("checkpoint.monitor", figures, best_.monitor()));
 }

@@ -79,6 +79,7 @@ class Validation {
   EarlyStop early_stop_{run_.config.stop};
   std::optional<Plateau> plateau_;  // set by begin()
   std::string why_ = {};
+  bool last_is_noted_ = false;  // metrics.jsonl has the figures at the end of the run already
   bool told_mean_ = false;
 };
 
