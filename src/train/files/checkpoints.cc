@@ -29,8 +29,10 @@ constexpr const char* kMetricsState = "metrics";
 constexpr const char* kValidationIsDue = "state.validation_is_due";
 constexpr int kFailuresInARow = 3;  // after so many failed saves the run gives up
 
-config::Duration every_of(const config::CheckpointConfig& config) {
-  if (config.every_steps > 0) return {.count = static_cast<double>(config.every_steps)};
+// Nothing if checkpoints are saved only at a stop and at the end.
+std::optional<config::Duration> every_of(const config::CheckpointConfig& config) {
+  if (config.every_steps > 0) return config::Duration{.count = static_cast<double>(config.every_steps)};
+  if (config.every.empty()) return std::nullopt;
   return config::parse_duration("checkpoint.every", config.every);
 }
 
@@ -55,8 +57,7 @@ Checkpoints::Checkpoints(Run& run, const RunFiles& files, const RunData& data, T
       give_up_(std::move(give_up)) {}
 
 void Checkpoints::begin() {
-  const config::CheckpointConfig& config = run_.config.checkpoint;
-  if (!config.every.empty() || config.every_steps > 0) cadence_.emplace(every_of(config), data_.loader().size());
+  if (const auto every = every_of(run_.config.checkpoint)) cadence_.emplace(*every, data_.loader().size());
   if (const checkpoint::Checkpoint* found = files_.found()) {
     const checkpoint::Manifest& manifest = found->manifest();
     saved_ = asked_ = told_ = manifest.step;
@@ -98,13 +99,12 @@ std::int64_t Checkpoints::bytes_needed() {
 
 // How many checkpoints the run will still write. How many fit into a time is not known: two, that is, more than one.
 std::int64_t Checkpoints::expected() const {
-  const config::CheckpointConfig& config = run_.config.checkpoint;
-  if (config.every.empty() && config.every_steps == 0) return 1;
-  const config::Duration every = every_of(config);
-  if (every.unit == config::Duration::Unit::kSeconds) return 2;
-  const double steps = every.unit == config::Duration::Unit::kSteps
-                           ? every.count
-                           : every.count * static_cast<double>(data_.loader().steps());
+  const auto every = every_of(run_.config.checkpoint);
+  if (!every) return 1;
+  if (every->unit == config::Duration::Unit::kSeconds) return 2;
+  const double steps = every->unit == config::Duration::Unit::kSteps
+                           ? every->count
+                           : every->count * static_cast<double>(data_.loader().steps());
   return static_cast<std::int64_t>(std::ceil(static_cast<double>(run_.total - run_.done) / steps));
 }
 

@@ -24,17 +24,22 @@ std::string tag_of(const std::string& group, const std::string& name) {
   return group + "/" + (says_group ? name.substr(5) : name);
 }
 
+// A step's times, without its wall clock.
+NamedValues times_of(const StepMetrics& m) {
+  return {{"step_ms", m.step_ms},
+          {"data_ms", m.data_ms},
+          {"forward_ms", m.forward_ms},
+          {"backward_ms", m.backward_ms},
+          {"comm_exposed_ms", m.comm_exposed_ms},
+          {"optimizer_ms", m.optimizer_ms}};
+}
+
 Curves curves_of(const StepMetrics& m) {
   Curves curves{{"train/loss", m.loss},
                 {"train/epoch", static_cast<double>(m.epoch)},
                 {"train/lr", m.lr},
-                {"train/samples_per_s", m.samples_per_s},
-                {"time/step_ms", m.step_ms},
-                {"time/data_ms", m.data_ms},
-                {"time/forward_ms", m.forward_ms},
-                {"time/backward_ms", m.backward_ms},
-                {"time/comm_exposed_ms", m.comm_exposed_ms},
-                {"time/optimizer_ms", m.optimizer_ms}};
+                {"train/samples_per_s", m.samples_per_s}};
+  for (const auto& [name, value] : times_of(m)) curves.emplace_back("time/" + name, value);
   if (m.grad_norm) curves.emplace_back("train/grad_norm", *m.grad_norm);
   for (const auto& [name, value] : m.logged) curves.emplace_back(tag_of("train", name), value);
   return curves;
@@ -57,15 +62,10 @@ NamedValues columns_of(const StepMetrics& m) {
   NamedValues all{{"epoch", static_cast<double>(m.epoch)}, {"loss", m.loss}, {"lr", m.lr}};
   if (m.grad_norm) all.emplace_back("grad_norm", *m.grad_norm);
   all.insert(all.end(), m.logged.begin(), m.logged.end());
-  const NamedValues times{{"samples_per_s", m.samples_per_s},
-                          {"step_ms", m.step_ms},
-                          {"data_ms", m.data_ms},
-                          {"forward_ms", m.forward_ms},
-                          {"backward_ms", m.backward_ms},
-                          {"comm_exposed_ms", m.comm_exposed_ms},
-                          {"optimizer_ms", m.optimizer_ms},
-                          {"time", m.time}};
+  all.emplace_back("samples_per_s", m.samples_per_s);
+  const NamedValues times = times_of(m);
   all.insert(all.end(), times.begin(), times.end());
+  all.emplace_back("time", m.time);
   return all;
 }
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "base/text.h"
@@ -64,12 +64,7 @@ void Validation::begin(const checkpoint::Checkpoint* found) {
   why_.clear();
   best_.remember({});
   last_is_noted_ = false;
-  if (found != nullptr && run_.done >= run_.total) {  // the run was killed at its end
-    const auto made = earlier(run_directory_of(found->path()) / "metrics.jsonl", "test_samples");
-    last_is_noted_ =
-        std::any_of(made.begin(), made.end(), [&](const Earlier& one) { return one.step == run_.done && one.is_last; });
-  }
-  if (found != nullptr) remember(run_directory_of(found->path()) / "metrics.jsonl");
+  if (found != nullptr) remember(earlier(run_directory_of(found->path()) / "metrics.jsonl"));
   if (has_ended() || run_.rollbacks > 0) return;
   if (!data_.has_validation()) {
     if (!early_stop_.is_on() && !best_.is_on() && !plateau_->is_on()) return;
@@ -134,9 +129,9 @@ void Validation::judge() {
   run_.total = run_.done;
 }
 
-// The values of a figure in the validations of metrics.jsonl up to step run.done, on every rank.
-std::vector<Validation::Earlier> Validation::earlier(const std::filesystem::path& metrics, const std::string& monitor) {
-  std::vector<double> numbers;  // step, value and is_last of each
+// The lines of the validations in metrics.jsonl up to step run.done, on every rank.
+std::vector<Validation::Earlier> Validation::earlier(const std::filesystem::path& metrics) {
+  std::string lines;
   if (run_.is_first()) {
     std::ifstream in(metrics);
     for (std::string line; std::getline(in, line);) {
@@ -144,51 +139,56 @@ std::vector<Validation::Earlier> Validation::earlier(const std::filesystem::path
       if (!json.is_object() || !json.contains("test_samples")) continue;
       const auto step = json.find("step");
       if (step == json.end() || !step->is_number_integer() || step->get<std::int64_t>() > run_.done) continue;
-      if (!json.contains(monitor)) continue;
-      const auto& value = json[monitor];
-      numbers.push_back(static_cast<double>(step->get<std::int64_t>()));
-      numbers.push_back(value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN());
-      numbers.push_back(json.contains("at_end") ? 1 : 0);
+      lines += line + '\n';
     }
   }
-  auto count = static_cast<std::int64_t>(numbers.size());
-  run_.world.broadcast(&count, 1, DataType::kInt64, 0, {.tag = "earlier validations"});
-  numbers.resize(static_cast<std::size_t>(count));
-  if (count > 0)
-    run_.world.broadcast(numbers.data(), numbers.size(), DataType::kFloat64, 0, {.tag = "earlier validations"});
+  std::istringstream in(share_text(run_.world, std::move(lines)));
   std::vector<Earlier> all;
-  for (std::size_t i = 0; i < numbers.size(); i += 3)
-    all.push_back({.step = std::llround(numbers[i]), .value = numbers[i + 1], .is_last = numbers[i + 2] > 0});
+  for (std::string line; std::getline(in, line);) {
+    const auto json = nlohmann::json::parse(line);
+    Earlier one{.step = json["step"].get<std::int64_t>(), .is_last = json.contains("at_end")};
+    for (const auto& [name, value] : json.items()) {
+      if (value.is_number() || value.is_null())
+        one.values[name] = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+    }
+    all.push_back(std::move(one));
+  }
   return all;
 }
 
 // For stop.monitor and the plateau, the validation at the end of a run does not count: it has its own samples
 // (validate.limit), and would not have been made if the run had been longer.
-void Validation::remember(const std::filesystem::path& metrics) {
-  if (run_.validation_is_due) {  // the run may have been killed after it was made
-    const std::vector<Earlier> made = earlier(metrics, "test_samples");
-    if (std::any_of(made.begin(), made.end(),
-                    [&](const Earlier& one) { return one.step == run_.done && !one.is_last; }))
+void Validation::remember(const std::vector<Earlier>& validations) {
+  // The run may have been killed after the validation of this step was made.
+  for (const Earlier& one : validations) {
+    if (one.step != run_.done) continue;
+    if (one.is_last)
+      last_is_noted_ = run_.done >= run_.total;
+    else
       run_.validation_is_due = false;
   }
+  const auto each = [&](const std::string& monitor, const auto& use) {
+    for (const Earlier& one : validations) {
+      if (const auto value = one.values.find(monitor); value != one.values.end()) use(one, value->second);
+    }
+  };
   if (best_.is_on()) {
     std::vector<std::pair<std::int64_t, double>> values;
-    for (const Earlier& one : earlier(metrics, best_.monitor())) values.emplace_back(one.step, one.value);
+    each(best_.monitor(), [&](const Earlier& one, double value) { values.emplace_back(one.step, value); });
     best_.remember(values);
   }
   if (plateau_->is_on()) {
-    for (const Earlier& one : earlier(metrics, plateau_->monitor())) {
-      if (!one.is_last) plateau_->note(one.value);
-    }
+    each(plateau_->monitor(), [&](const Earlier& one, double value) {
+      if (!one.is_last) plateau_->note(value);
+    });
     model_.optimization().set_lr_factor(plateau_->factor());
   }
   if (!early_stop_.is_on()) return;
-  for (const Earlier& one : earlier(metrics, early_stop_.monitor())) {
-    if (one.is_last) continue;
-    early_stop_.note(one.value);
+  each(early_stop_.monitor(), [&](const Earlier& one, double value) {
+    if (one.is_last || has_ended()) return;
+    early_stop_.note(value);
     judge();
-    if (has_ended()) return;
-  }
+  });
 }
 
 // It counts for checkpoint.monitor if it has the samples of the others.

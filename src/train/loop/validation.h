@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,11 +62,11 @@ class Validation {
   void note(const Figures& figures, std::int64_t epoch, bool is_last);
   struct Earlier {
     std::int64_t step = 0;
-    double value = 0;
     bool is_last = false;  // of a validation at the end of a run
+    std::map<std::string, double> values = {};
   };
-  std::vector<Earlier> earlier(const std::filesystem::path& metrics, const std::string& monitor);
-  void remember(const std::filesystem::path& metrics);
+  std::vector<Earlier> earlier(const std::filesystem::path& metrics);
+  void remember(const std::vector<Earlier>& validations);
   void judge();
 
   Run& run_;

@@ -16,6 +16,13 @@
 
 namespace reigen::train {
 
+// A metric as text: its name, the name of its type, and its bytes.
+struct MetricEntry {
+  std::string name = {};
+  std::string type = {};
+  std::string bytes = {};
+};
+
 namespace {
 
 // Texts one after another, each after its length.
@@ -33,6 +40,32 @@ std::string_view take_text(std::string_view& from) {
   const std::string_view text = from.substr(sizeof(size), size);
   from.remove_prefix(sizeof(size) + size);
   return text;
+}
+
+void put(std::string& to, const MetricEntry& entry) {
+  put(to, entry.name);
+  put(to, entry.type);
+  put(to, entry.bytes);
+}
+
+// What Metrics::bytes() of one rank says.
+struct OfRank {
+  std::int64_t terms = 0;
+  bool had_batch = false;
+  std::vector<MetricEntry> metrics = {};
+};
+
+OfRank read_rank(std::string_view bytes) {
+  OfRank one{.terms = base::parse<std::int64_t>(take_text(bytes)).value_or(0)};
+  one.had_batch = !take_text(bytes).empty();
+  while (!bytes.empty()) {
+    MetricEntry metric;
+    metric.name = take_text(bytes);
+    metric.type = take_text(bytes);
+    metric.bytes = take_text(bytes);
+    one.metrics.push_back(std::move(metric));
+  }
+  return one;
 }
 
 template <class Values>
@@ -104,13 +137,8 @@ std::vector<std::string> Metrics::Step::names_of_host() const {
 }
 
 struct Metrics::Sums {
-  struct Restored {
-    std::string name = {};
-    std::string type = {};
-    std::string bytes = {};
-  };
   std::vector<std::pair<std::string, std::unique_ptr<Any>>> held = {};
-  std::vector<Restored> restored = {};  // of names that were not logged since
+  std::vector<MetricEntry> restored = {};  // of names that were not logged since
   std::int64_t terms = 0;
   bool had_batch = false;
 
@@ -127,10 +155,10 @@ struct Metrics::Sums {
     if (found == nullptr) {
       held.emplace_back(name, like.empty());
       found = held.back().second.get();
-      for (const Restored& one : restored) {
+      for (const MetricEntry& one : restored) {
         if (one.name == name && one.type == like.type().name()) found->add_bytes(one.bytes);
       }
-      std::erase_if(restored, [&](const Restored& one) { return one.name == name; });
+      std::erase_if(restored, [&](const MetricEntry& one) { return one.name == name; });
     }
     if (found->type() != like.type()) refuse_type(name);
     return *found;
@@ -250,27 +278,17 @@ std::string Metrics::bytes(bool had_batch) const {
   put(all, std::to_string(sums_->terms));
   put(all, had_batch ? "batch" : "");
   for (const auto& [name, metric] : sums_->held) {
-    put(all, name);
-    put(all, metric->type().name());
-    put(all, metric->bytes());
+    put(all, MetricEntry{name, metric->type().name(), metric->bytes()});
   }
-  for (const auto& one : sums_->restored) {
-    put(all, one.name);
-    put(all, one.type);
-    put(all, one.bytes);
-  }
+  for (const MetricEntry& one : sums_->restored) put(all, one);
   return all;
 }
 
 void Metrics::restore(std::string_view state) {
   if (state.empty()) return;
-  sums_->terms += base::parse<std::int64_t>(take_text(state)).value_or(0);
-  take_text(state);
-  while (!state.empty()) {
-    Sums::Restored one;
-    one.name = take_text(state);
-    one.type = take_text(state);
-    one.bytes = take_text(state);
+  OfRank restored = read_rank(state);
+  sums_->terms += restored.terms;
+  for (MetricEntry& one : restored.metrics) {
     if (Any* known = sums_->find(one.name); known != nullptr && known->type().name() == one.type)
       known->add_bytes(one.bytes);
     else
@@ -280,42 +298,16 @@ void Metrics::restore(std::string_view state) {
 
 namespace {
 
-struct Brought {
-  std::string name;
-  std::string type;
-  std::string bytes;
-};
-
-// What one rank brings to gather().
-struct OfRank {
-  std::int64_t terms = 0;
-  bool had_batch = false;
-  std::vector<Brought> metrics = {};
-};
-
-OfRank read_rank(std::string_view bytes) {
-  OfRank one{.terms = base::parse<std::int64_t>(take_text(bytes)).value_or(0)};
-  one.had_batch = !take_text(bytes).empty();
-  while (!bytes.empty()) {
-    Brought metric;
-    metric.name = take_text(bytes);
-    metric.type = take_text(bytes);
-    metric.bytes = take_text(bytes);
-    one.metrics.push_back(std::move(metric));
-  }
-  return one;
-}
-
 // Every rank that had a batch must have logged what the first of them logged. The order does not matter.
 void require_same(const std::vector<OfRank>& ranks, std::size_t first) {
-  const auto has = [](const OfRank& rank, const Brought& wanted) {
+  const auto has = [](const OfRank& rank, const MetricEntry& wanted) {
     return std::any_of(rank.metrics.begin(), rank.metrics.end(),
-                       [&](const Brought& one) { return one.name == wanted.name && one.type == wanted.type; });
+                       [&](const MetricEntry& one) { return one.name == wanted.name && one.type == wanted.type; });
   };
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!ranks[rank].had_batch) continue;
     for (const auto& [from, to] : {std::pair(first, rank), std::pair(rank, first)}) {
-      for (const Brought& one : ranks[from].metrics) {
+      for (const MetricEntry& one : ranks[from].metrics) {
         if (has(ranks[to], one)) continue;
         throw common(InvalidArgument(
             Report{.what = fmt::format("log(\"{}\"): rank {} logged it, rank {} did not", one.name, from, to),
@@ -333,8 +325,8 @@ void Metrics::take_up_restored() {
   const std::unique_ptr<Any> known[] = {std::make_unique<Held<Mean>>(), std::make_unique<Held<Sum>>(),
                                         std::make_unique<Held<Max>>(), std::make_unique<Held<Perplexity>>(),
                                         std::make_unique<Held<ConfusionMatrix>>()};
-  const std::vector<Sums::Restored> restored = sums_->restored;
-  for (const Sums::Restored& one : restored) {
+  const std::vector<MetricEntry> restored = sums_->restored;
+  for (const MetricEntry& one : restored) {
     for (const std::unique_ptr<Any>& like : known) {
       if (one.type == like->type().name()) sums_->sums_like(one.name, *like);
     }
@@ -354,13 +346,13 @@ Figures Metrics::gather(const Communicator& world, bool takes_part) {
   for (const OfRank& rank : ranks) all.terms += rank.terms;
   if (first != ranks.end()) {
     require_same(ranks, static_cast<std::size_t>(first - ranks.begin()));
-    for (const Brought& wanted : first->metrics) {
+    for (const MetricEntry& wanted : first->metrics) {
       const Any* known = sums_->find(wanted.name);
       double value = std::numeric_limits<double>::quiet_NaN();
       if (known != nullptr) {
         const std::unique_ptr<Any> sum = known->empty();
         for (const OfRank& rank : ranks) {
-          for (const Brought& one : rank.metrics) {
+          for (const MetricEntry& one : rank.metrics) {
             if (one.name == wanted.name) sum->add_bytes(one.bytes);
           }
         }

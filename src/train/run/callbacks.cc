@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <utility>
 
 #include "base/log.h"
 #include "comm/agree.h"
@@ -118,7 +117,6 @@ void Callbacks::end_validation(const Figures& figures) {
   call("end_validation", run_.done, [&](Callback& one, Moment& moment) { one.end_validation(moment, figures); });
 }
 void Callbacks::saved_checkpoint(const std::filesystem::path& path) {
-  if (path == std::exchange(saved_, path)) return;
   call("saved_checkpoint", run_.done, [&](Callback& one, Moment& moment) { one.saved_checkpoint(moment, path); });
 }
 void Callbacks::end_fit() {

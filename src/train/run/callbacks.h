@@ -47,7 +47,6 @@ class Callbacks {
   void call(const char* function, std::int64_t step, const std::function<void(Callback&, Moment&)>& body);
 
   Run& run_;
-  std::filesystem::path saved_;  // the checkpoint that was told last
 };
 
 }  // namespace reigen::train
