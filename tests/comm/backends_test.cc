@@ -40,7 +40,7 @@ std::string way_of(Rank& r, std::size_t count, bool foreign) {
   for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<float>(r.rank() + 1);
   world.all_reduce(input.data(), output.data(), count, DataType::kFloat32, ReduceOp::kSum);
   const auto sum = static_cast<float>(r.size() * (r.size() + 1) / 2);
-  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(output[i], sum) << i;
+  EXPECT_TRUE(elements_are(output, count, sum));
   return world.last_algorithm();
 }
 
@@ -99,7 +99,7 @@ TEST(Ways, RanksThatShareCoresCarryMore) {
       std::fill(x.begin(), x.end(), static_cast<float>(r.rank() + 1));
       r.world().reduce(x.data(), x.data(), x.size(), DataType::kFloat32, ReduceOp::kSum, 0);
       EXPECT_EQ(r.world().last_algorithm(), "one_shot");
-      for (const float value : x) ASSERT_EQ(value, r.rank() == 0 ? sum : static_cast<float>(r.rank() + 1));
+      ASSERT_TRUE(elements_are(x, x.size(), r.rank() == 0 ? sum : static_cast<float>(r.rank() + 1)));
     }
     // A group that is split off shares the cores of its parent.
     auto part = r.world().split(r.rank() < 2 ? 0 : -1);

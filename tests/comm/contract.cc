@@ -133,8 +133,7 @@ TEST_P(CommunicatorContract, AllGatherCollectsInRankOrder) {
           for (std::size_t i = 0; i < count; ++i) own[i] = r.rank() * 1000000 + static_cast<std::int32_t>(i);
           world.all_gather(own, output.data(), count, DataType::kInt32);
           for (std::size_t q = 0; q < p; ++q) {
-            for (std::size_t i = 0; i < count; ++i)
-              ASSERT_EQ(output[q * count + i], static_cast<std::int32_t>(q * 1000000 + i));
+            ASSERT_TRUE(elements_are(output.data() + q * count, count, [&](std::size_t i) { return q * 1000000 + i; }));
           }
         }
       }
@@ -299,9 +298,10 @@ TEST_P(CommunicatorContract, AllToAllExchangesBlocks) {
         for (std::size_t i = 0; i < count * p; ++i)
           input[i] = block_value(r.rank(), static_cast<int>(i / count), i % count);
         world.all_to_all(input.data(), output.data(), count, DataType::kFloat32);
-        for (std::size_t q = 0; q < p; ++q)
-          for (std::size_t i = 0; i < count; ++i)
-            ASSERT_EQ(output[q * count + i], block_value(static_cast<int>(q), r.rank(), i)) << q << " " << i;
+        for (std::size_t q = 0; q < p; ++q) {
+          const auto expected = [&](std::size_t i) { return block_value(static_cast<int>(q), r.rank(), i); };
+          ASSERT_TRUE(elements_are(output.data() + q * count, count, expected)) << q;
+        }
       }
     }
   });
@@ -336,11 +336,11 @@ TEST_P(CommunicatorContract, MixedCallsInFlightKeepTheirOrder) {
       for (const auto& work : works) work.wait();
       const auto ranks = static_cast<std::int64_t>(p);
       const auto n = static_cast<std::int64_t>(count);
-      for (std::int64_t i = 0; i < n; ++i) {
-        // Block r of rank q after the exchange: q·count + i + r; summed over q: ranks·(i + r) + count·ranks(ranks-1)/2.
-        const std::int64_t largest = ranks * (i + ranks - 1) + n * ranks * (ranks - 1) / 2;
-        ASSERT_EQ(c[static_cast<std::size_t>(i)], largest) << "round " << round << " element " << i;
-      }
+      // Block r of rank q after the exchange: q·count + i + r; summed over q: ranks·(i + r) + count·ranks(ranks-1)/2.
+      const auto largest = [&](std::size_t i) {
+        return ranks * (static_cast<std::int64_t>(i) + ranks - 1) + n * ranks * (ranks - 1) / 2;
+      };
+      ASSERT_TRUE(elements_are(c, count, largest)) << "round " << round;
     }
   });
 }

@@ -92,14 +92,14 @@ TEST_P(CommunicatorContract, ASumOfWhatWasGatheredWaitsForTheGather) {
     TestBuffer<float> x(world, kCount, false);
     TestBuffer<float> gathered(world, kCount * p, false);
     for (int round = 0; round < 30; ++round) {
-      for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(round + r.rank());
+      x.fill(static_cast<float>(round + r.rank()));
       const comm::StartOptions async{.progress = comm::Progress::kCaller};
       const Work gather = world.start_all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async);
       world.all_reduce(gathered.data(), gathered.data(), kCount * p, DataType::kFloat32, ReduceOp::kSum);
       ASSERT_TRUE(gather.is_completed());
       for (std::size_t q = 0; q < p; ++q) {
         const auto expected = static_cast<float>(p) * (static_cast<float>(round) + static_cast<float>(q));
-        for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(gathered[q * kCount + i], expected) << q << " " << i;
+        ASSERT_TRUE(elements_are(gathered.data() + q * kCount, kCount, expected)) << q;
       }
     }
   });
@@ -118,7 +118,7 @@ TEST_P(CommunicatorContract, WhatIsCopiedOutLateIsNotReadEarly) {
     TestBuffer<float> gathered(world, kCount * p, false);
     TestBuffer<float> sent(world, kCount, false);
     for (int round = 0; round < 30; ++round) {
-      for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(round + r.rank());
+      x.fill(static_cast<float>(round + r.rank()));
       std::vector<Work> works;
       const auto call = [&](const auto& add) { begin(world, foreign, add, works); };
       float* const result = r.rank() == root ? sent.data() : nullptr;

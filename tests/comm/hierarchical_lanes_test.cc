@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "harness/elements.h"
 #include "comm/hierarchical/hierarchical_backend.h"
 #include "comm/tcp_groups.h"
 #include "reigen/base/error.h"
@@ -125,9 +126,8 @@ TEST(HierarchicalLanes, ManyCallsInFlightGiveWhatOneAtATimeGives) {
         ASSERT_EQ(d.sum, std::vector<float>(d.sum.size(), 5 * d.number + 10));
         ASSERT_EQ(d.root, std::vector<float>(d.root.size(), d.number + 1));
         ASSERT_EQ(d.gathered, d.arrived);
-        for (std::size_t i = 0; i < d.gathered.size(); ++i) {
-          ASSERT_EQ(d.gathered[i], d.number + static_cast<float>(i / d.own.size()));
-        }
+        const auto expected = [&](std::size_t i) { return d.number + static_cast<float>(i / d.own.size()); };
+        ASSERT_TRUE(elements_are(d.gathered, d.gathered.size(), expected));
       }
     }
   });

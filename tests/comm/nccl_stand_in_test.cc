@@ -309,7 +309,7 @@ void expect_sums_with_factors(Rank& r, DataType type, T one, T sum) {
   const std::vector<std::size_t> counts(p, kCount - 1);
   world.reduce_scatter_v(in.data(), out.data(), counts, type, ReduceOp::kSum, factor);
   ASSERT_EQ(out[kCount - 2], sum);
-  for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(in[i], one) << "input changed, element " << i;
+  ASSERT_TRUE(elements_are(in, in.size(), one)) << "input changed";
   world.reduce_scatter(in.data(), in.data() + static_cast<std::size_t>(r.rank()) * kCount, kCount, type, ReduceOp::kSum,
                        factor);
   ASSERT_EQ(in[static_cast<std::size_t>(r.rank()) * kCount], sum);

@@ -2,12 +2,14 @@
 // in docs/algorithms.md.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "comm/schedule/cut.h"
 #include "comm/schedule/table.h"
@@ -117,29 +119,38 @@ std::size_t output_count(const Case& c, int rank) {
   return 0;
 }
 
-float expected(const Case& c, int rank, std::size_t i) {
+// Appends `count` elements of the input of rank q, from element `first` on.
+void append_values(std::vector<float>& to, int q, std::size_t first, std::size_t count) {
+  for (std::size_t i = first; i < first + count; ++i) to.push_back(value_of(q, i));
+}
+
+// The output of a rank.
+std::vector<float> expected(const Case& c, int rank) {
   const Blocks blocks(c.counts);
+  const std::size_t count = output_count(c, rank);
+  std::vector<float> values;
+  values.reserve(count);
   switch (c.kind) {
     case OperationKind::kAllReduce:
-    case OperationKind::kReduce: return sum_at(c.size, i);
-    case OperationKind::kReduceScatter: return sum_at(c.size, blocks.begin(rank) + i);
-    case OperationKind::kBroadcast: return value_of(c.root, i);
-    case OperationKind::kScatter: return value_of(c.root, blocks.begin(rank) + i);
+    case OperationKind::kReduce:
+    case OperationKind::kReduceScatter: {
+      const std::size_t first = c.kind == OperationKind::kReduceScatter ? blocks.begin(rank) : 0;
+      for (std::size_t i = 0; i < count; ++i) values.push_back(sum_at(c.size, first + i));
+      break;
+    }
+    case OperationKind::kBroadcast: append_values(values, c.root, 0, count); break;
+    case OperationKind::kScatter: append_values(values, c.root, blocks.begin(rank), count); break;
     case OperationKind::kAllGather:
-    case OperationKind::kGather: {
-      int q = 0;
-      while (i >= blocks.begin(q + 1)) ++q;
-      return value_of(q, i - blocks.begin(q));
-    }
-    case OperationKind::kAllToAll: {
-      const Blocks received(c.problem(rank).received);
-      int q = 0;
-      while (i >= received.begin(q + 1)) ++q;
-      return value_of(q, Blocks(c.problem(q).counts).begin(rank) + i - received.begin(q));
-    }
+    case OperationKind::kGather:
+      for (int q = 0; q < c.size && count > 0; ++q) append_values(values, q, 0, blocks.count(q));
+      break;
+    case OperationKind::kAllToAll:
+      for (int q = 0; q < c.size; ++q)
+        append_values(values, q, Blocks(c.problem(q).counts).begin(rank), c.sent(q, rank));
+      break;
     default: break;
   }
-  return 0;
+  return values;
 }
 
 SimulatedRank rank_of(const Case& c, int rank) {
@@ -173,10 +184,15 @@ SimulatedRun check_values(const Case& c) {
   for (int r = 0; r < c.size; ++r) {
     const auto& output = run.outputs[static_cast<std::size_t>(r)];
     const std::size_t first = at[static_cast<std::size_t>(r)] / sizeof(float);
-    for (std::size_t i = 0; i < output_count(c, r); ++i) {
-      EXPECT_EQ(float_at(output, first + i), expected(c, r, i)) << "rank " << r << " element " << i;
-      if (::testing::Test::HasFailure()) return run;
+    const std::vector<float> values = expected(c, r);
+    EXPECT_EQ(values.size(), output_count(c, r)) << "rank " << r;
+    const std::vector<std::byte> bytes = bytes_of(values);
+    const std::span<const std::byte> got = std::span(output).subspan(first * sizeof(float), bytes.size());
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), bytes.begin())) << "rank " << r;
+    for (std::size_t i = 0; i < values.size() && ::testing::Test::HasFailure(); ++i) {
+      EXPECT_EQ(float_at(output, first + i), values[i]) << "rank " << r << " element " << i;
     }
+    if (::testing::Test::HasFailure()) return run;
   }
   return run;
 }

@@ -148,11 +148,11 @@ TEST(TcpAlgorithms, EachMovesUnevenBlocks) {
                   const std::vector<float> one(own, static_cast<float>(r.rank()));
                   std::vector<float> all(100008);
                   r.world().all_gather_v(one.data(), all.data(), counts, DataType::kFloat32);
-                  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], i < 5 ? 0 : 2) << i;
+                  ASSERT_TRUE(elements_are(all, all.size(), [](std::size_t i) { return i < 5 ? 0 : 2; }));
                   std::vector<float> sum(own);
                   for (auto& x : all) x += static_cast<float>(r.rank());
                   r.world().reduce_scatter_v(all.data(), sum.data(), counts, DataType::kFloat32, ReduceOp::kSum);
-                  for (const float x : sum) ASSERT_EQ(x, r.rank() == 0 ? 3 : 9);
+                  ASSERT_TRUE(elements_are(sum, sum.size(), r.rank() == 0 ? 3 : 9));
                 });
     }
   }
@@ -216,7 +216,7 @@ TEST(TcpMessages, ManyAreUnderWayAtOnce) {
     for (const Work& work : works) work.wait();
     for (std::size_t k = 0; k < in.size(); ++k) {
       const int from = (r.rank() + 2 - static_cast<int>(k % 2)) % 3;
-      for (const auto x : in[k]) ASSERT_EQ(x, from * 1000 + static_cast<int>(k));
+      ASSERT_TRUE(elements_are(in[k], in[k].size(), from * 1000 + static_cast<int>(k)));
     }
   });
 }
