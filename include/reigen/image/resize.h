@@ -1,7 +1,9 @@
 // Resizes pictures with the antialiased bilinear filter of Pillow: Image.resize(size, BILINEAR, box), which
 // torchvision's Resize uses. The filter is a triangle. If the picture shrinks, the triangle covers all pixels that a
-// pixel of the result stands for. The result equals Pillow's: both compute in integers, with weights of 22 bits, first
-// along rows and then along columns, and round to 8 bits after each. So all instruction sets give the same bits.
+// pixel of the result stands for. The result equals that of Pillow up to version 12: it is computed in integers, with
+// weights of 22 bits, first along rows and then along columns, and is rounded to 8 bits after each. So all instruction
+// sets give the same bits. Pillow 13 begins with the columns if the height shrinks more than the width; its
+// values then differ by at most 1 of 255.
 // Thread rule: pure functions.
 #pragma once
 
