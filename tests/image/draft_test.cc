@@ -117,7 +117,10 @@ TEST(Draft, EqualsTheOperationsOneAfterTheOther) {
   const auto below = [&](int bound) { return static_cast<int>(random() % static_cast<unsigned>(bound)); };
   Workspace workspace;
   for (int run = 0; run < 400; ++run) {
-    const auto bytes = written_jpeg({.width = 20 + below(90), .height = 20 + below(90), .across = 2, .down = 1 + below(2),
+    const auto bytes = written_jpeg({.width = 20 + below(90),
+                                     .height = 20 + below(90),
+                                     .across = 2,
+                                     .down = 1 + below(2),
                                      .progressive = below(4) == 0},
                                     static_cast<std::uint32_t>(run));
     Eager eager{decode(bytes, "p")};
@@ -198,8 +201,8 @@ TEST(Draft, WritesEveryTypeAndLayout) {
       for (std::size_t c = 0; c < 3; ++c) {
         const std::size_t at = layout == Layout::kPlanes ? 6 * c + i : 3 * i + c;
         const std::uint8_t pixel = pixels.pixels[3 * i + c];
-        const float wanted = (static_cast<float>(pixel) / 255.0F - static_cast<float>(mean[c])) /
-                             static_cast<float>(deviation[c]);
+        const float wanted =
+            (static_cast<float>(pixel) / 255.0F - static_cast<float>(mean[c])) / static_cast<float>(deviation[c]);
         EXPECT_EQ(floats[at], wanted);
         EXPECT_EQ(bytes[at], pixel);
         const float half = std::bit_cast<float>(std::uint32_t{halves[at]} << 16);
@@ -243,8 +246,11 @@ TEST(Draft, ColoursChangeWhatIsThereAtThatTime) {
   other.crop({2, 0, 2, 1});
   other.change(flat);
   EXPECT_THAT(other.picture(workspace).pixels, ::testing::Each(19));
-  EXPECT_THAT([&] { other.change({.changes = {{{Adjustment::kHue, 0.7}}}, .count = 1}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("0.7")));
+  EXPECT_THAT(
+      [&] {
+        other.change({.changes = {{{Adjustment::kHue, 0.7}}}, .count = 1});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("0.7")));
 }
 
 // ---- fast decoding
@@ -293,8 +299,11 @@ TEST(Draft, RefusesWhatMakesNoSense) {
   EXPECT_THAT([&] { draft.crop({0, 0, 0, 3}); }, ThrowsMessage<InvalidArgument>(HasSubstr("got 0 x 3 for 'p'")));
   EXPECT_THAT([&] { draft.resize({1 << 20, 3}); }, ThrowsMessage<InvalidArgument>(HasSubstr("1048576")));
   std::vector<float> planes(36);
-  EXPECT_THAT([&] { draft.write({.deviation = {1, 0, 1}}, planes.data(), workspace); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("got 0 and 0")));
+  EXPECT_THAT(
+      [&] {
+        draft.write({.deviation = {1, 0, 1}}, planes.data(), workspace);
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("got 0 and 0")));
   EXPECT_THAT([&] { draft.write({}, nullptr, workspace); }, ThrowsMessage<InvalidArgument>(HasSubstr("144 bytes")));
   EXPECT_THAT([] { const Draft empty(std::make_shared<Picture>(Picture{.width = 2, .height = 2}), "q"); },
               ThrowsMessage<DataError>(HasSubstr("0 bytes for 2 x 2 pixels")));
@@ -310,7 +319,8 @@ TEST(EncodeJpeg, GivesTheSamePicturesAndBytes) {
   EXPECT_EQ(again.size(), picture.size());
   EXPECT_LT(encode_jpeg(picture, 30).size(), bytes.size());
   EXPECT_THAT([&] { encode_jpeg(picture, 0); }, ThrowsMessage<InvalidArgument>(HasSubstr("1..100, got 0")));
-  EXPECT_THAT([] { encode_jpeg({.width = 2, .height = 2}, 90); }, ThrowsMessage<InvalidArgument>(HasSubstr("12 bytes")));
+  EXPECT_THAT([] { encode_jpeg({.width = 2, .height = 2}, 90); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("12 bytes")));
 }
 
 }  // namespace

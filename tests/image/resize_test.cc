@@ -58,8 +58,10 @@ TEST(Resize, EveryInstructionSetGivesTheSameBits) {
       result[i].resize(row * static_cast<std::size_t>(to.height));
       for (int y = 0; y < to.height; ++y) {
         const auto at = static_cast<std::size_t>(y);
-        used.down({.weights = down.weights_of(y), .count = down.count[at],
-                   .from = middle[0].data() + stride * static_cast<std::size_t>(down.first[at]), .stride = stride},
+        used.down({.weights = down.weights_of(y),
+                   .count = down.count[at],
+                   .from = middle[0].data() + stride * static_cast<std::size_t>(down.first[at]),
+                   .stride = stride},
                   result[i].data() + row * at, row);
       }
     }
@@ -118,10 +120,16 @@ TEST(Resize, RefusesWhatMakesNoSense) {
   const Picture picture = noise({8, 6}, 1);
   EXPECT_THAT([&] { resize(picture, {0, 4}); }, ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("got 0")));
   EXPECT_THAT([&] { resize(picture, {4, 70'000}); }, ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("70000")));
-  EXPECT_THAT([&] { resize(picture, {4, 4}, {.area = {0, 0, 8.5, 6}}); },
-              ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("8 x 6 pixels of the picture, got (0, 0) to (8.5, 6)")));
-  EXPECT_THAT([&] { resize(picture, {4, 4}, {.part = {2, 0, 3, 4}}); },
-              ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("got 3 x 4 from (2, 0)")));
+  EXPECT_THAT(
+      [&] {
+        resize(picture, {4, 4}, {.area = {0, 0, 8.5, 6}});
+      },
+      ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("8 x 6 pixels of the picture, got (0, 0) to (8.5, 6)")));
+  EXPECT_THAT(
+      [&] {
+        resize(picture, {4, 4}, {.part = {2, 0, 3, 4}});
+      },
+      ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("got 3 x 4 from (2, 0)")));
 }
 
 }  // namespace
