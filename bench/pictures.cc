@@ -1,6 +1,6 @@
 // Pictures per second on one thread: random resized crop to 224, flip and normalisation to fp32 planes, in turn with
 // libjpeg-turbo's decoding of the same files to RGB. scripts/bench/pictures starts it.
-//   pictures FOLDER [--rounds 9] [--fast] [--resized 2000x1500] [--quality 90]
+//   pictures FOLDER [--rounds 9] [--fast] [--resized 2000x1500] [--quality 90] [--most N]
 #include <fmt/format.h>
 #include <time.h>
 
@@ -79,6 +79,7 @@ struct Arguments {
   bool fast = false;
   image::Size resized = {};
   int quality = 90;
+  int most = 1 << 30;  // files that are used
 };
 
 int number_of(std::string_view text) {
@@ -99,6 +100,8 @@ Arguments parse(int argc, char** argv) {
       arguments.rounds = number_of(value());
     } else if (word == "--quality") {
       arguments.quality = number_of(value());
+    } else if (word == "--most") {
+      arguments.most = number_of(value());
     } else if (word == "--fast") {
       arguments.fast = true;
     } else if (word == "--resized") {
@@ -118,6 +121,7 @@ Arguments parse(int argc, char** argv) {
 void run(const Arguments& arguments) {
   Files files = read_folder(arguments.folder);
   if (files.empty()) throw InvalidArgument("no JPEG files in " + arguments.folder.string());
+  files.resize(std::min(files.size(), static_cast<std::size_t>(arguments.most)));
   if (arguments.resized.width > 0) {
     for (auto& file : files) {
       file = image::encode_jpeg(image::resize(image::decode(file, "source"), arguments.resized), arguments.quality);
