@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 namespace reigen::image {
 
@@ -13,13 +12,10 @@ std::uint8_t grey_of(const std::uint8_t* pixel) {
   return static_cast<std::uint8_t>((pixel[0] * 19595U + pixel[1] * 38470U + pixel[2] * 7471U + 0x8000U) >> 16);
 }
 
-std::uint8_t clipped(int value) { return static_cast<std::uint8_t>(std::clamp(value, 0, 255)); }
-
 // Image.blend(): from `base` (amount 0) over `value` (amount 1) further on. Values are cut to integers, not rounded.
 std::uint8_t blend(int base, int value, float amount) {
   const float mixed = static_cast<float>(base) + amount * static_cast<float>(value - base);
-  if (mixed <= 0.0F) return 0;
-  return mixed >= 255.0F ? 255 : static_cast<std::uint8_t>(mixed);
+  return static_cast<std::uint8_t>(std::min(std::max(mixed, 0.0F), 255.0F));
 }
 
 template <typename Change>
@@ -46,6 +42,12 @@ int mean_grey(const Pixels& pixels) {
   return static_cast<int>(static_cast<double>(sum) / count + 0.5);
 }
 
+// round() of a value in 0..255, in a form that the compiler makes fast.
+std::uint8_t rounded_byte(double value) {
+  const int whole = static_cast<int>(value);
+  return static_cast<std::uint8_t>(value - whole >= 0.5 ? whole + 1 : whole);
+}
+
 struct HueSaturationValue {
   std::uint8_t hue, saturation, value;
 };
@@ -68,9 +70,10 @@ HueSaturationValue hsv_of(const std::uint8_t* pixel) {
     hue = green == most ? static_cast<float>(2.0 + static_cast<double>(from_red) - static_cast<double>(from_blue))
                         : static_cast<float>(4.0 + static_cast<double>(from_green) - static_cast<double>(from_red));
   }
-  hue = static_cast<float>(std::fmod(static_cast<double>(hue) / 6.0 + 1.0, 1.0));
-  return {clipped(static_cast<int>(static_cast<double>(hue) * 255.0)),
-          clipped(static_cast<int>(static_cast<double>(saturation) * 255.0)), static_cast<std::uint8_t>(most)};
+  const double turns = static_cast<double>(hue) / 6.0 + 1.0;  // 5/6 to 11/6, of which Pillow takes fmod(turns, 1)
+  hue = static_cast<float>(turns < 1.0 ? turns : turns - 1.0);
+  return {static_cast<std::uint8_t>(static_cast<double>(hue) * 255.0),
+          static_cast<std::uint8_t>(static_cast<double>(saturation) * 255.0), static_cast<std::uint8_t>(most)};
 }
 
 // Image.convert("RGB") of Pillow.
@@ -81,10 +84,10 @@ void write_rgb(const HueSaturationValue& colour, std::uint8_t* pixel) {
     return;
   }
   const double sixths = static_cast<double>(static_cast<float>(colour.hue)) * 6.0 / 255.0;
-  const int sector = static_cast<int>(std::floor(sixths));
+  const int sector = static_cast<int>(sixths);
   const auto rest = static_cast<double>(static_cast<float>(sixths - static_cast<double>(static_cast<float>(sector))));
   const auto saturation = static_cast<double>(static_cast<float>(static_cast<double>(colour.saturation) / 255.0));
-  const auto part = [&](double away) { return clipped(static_cast<int>(std::round(v * (1.0 - away)))); };
+  const auto part = [&](double away) { return rounded_byte(v * (1.0 - away)); };
   const std::uint8_t p = part(saturation);
   const std::uint8_t q = part(saturation * rest);
   const std::uint8_t t = part(saturation * (1.0 - rest));

@@ -174,6 +174,7 @@ Margin narrow(jpeg_decompress_struct& info, const Wanted& wanted) {
     jpeg_crop_scanline(&info, &left, &width);  // moves `left` to the left, to a whole block
     margin.left = box.left - static_cast<int>(left);
   }
+  // libjpeg-turbo 2.1 keeps the row of colours above by itself. Other versions get a row that they need not keep.
   const int block_rows = info.max_v_samp_factor * (DCTSIZE / wanted.divisor);  // libjpeg passes over whole blocks
   const int passed_over = std::max(box.top - info.max_v_samp_factor, 0) / block_rows * block_rows;
   if (passed_over > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(passed_over));
