@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/picture_files.h"
 #include "format/temporary_folder.h"
+#include "image/picture_files.h"
 #include "reigen/base/error.h"
 #include "reigen/data/pictures.h"
 #include "reigen/data/text.h"

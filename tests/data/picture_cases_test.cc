@@ -5,16 +5,19 @@
 #include <map>
 
 #include "data/pictures/picture.h"
-#include "data/pictures/picture_kind.h"
 #include "format/byte_stream.h"
 #include "format/temporary_folder.h"
 #include "harness/folders.h"
+#include "image/picture_kind.h"
 #include "reigen/base/error.h"
 #include "reigen/data/pictures.h"
+#include "reigen/image/decode.h"
 
 namespace reigen::data::picture_cases_test {
 namespace {
 
+using image::kind_of_picture;
+using image::Picture;
 using ::testing::HasSubstr;
 using tests::TemporaryFolder;
 
@@ -60,9 +63,9 @@ class Cases {
     one.verdict = static_cast<Verdict>(number(1));
     one.file = text(number(4));
     if (one.verdict == Verdict::kRefused || one.verdict == Verdict::kStrict) return one;
-    one.wanted.width = number(2);
-    one.wanted.height = number(2);
-    const std::string pixels = text(3 * one.wanted.width * one.wanted.height);
+    one.wanted.width = static_cast<int>(number(2));
+    one.wanted.height = static_cast<int>(number(2));
+    const std::string pixels = text(static_cast<std::size_t>(3 * one.wanted.width * one.wanted.height));
     one.wanted.pixels.assign(pixels.begin(), pixels.end());
     return one;
   }
@@ -106,7 +109,7 @@ TEST(PictureCases, SixteenBitsAreAsBrightAsEight) {
   folder.write("b/0.png", cases.named("png rgb 16 ramp").file);
   for (const char* name : {"a/0.png", "b/0.png"}) {
     const Picture picture = read_picture(folder.path() / name, 32);
-    ASSERT_EQ(picture.width, 32U);
+    ASSERT_EQ(picture.width, 32);
     for (std::size_t x = 0; x < 32; ++x) EXPECT_EQ(picture.pixels[3 * x], 8 * x) << name;
   }
 }
@@ -117,7 +120,7 @@ TEST(PictureCases, AnOddScanHeaderLosesNothing) {
   const Case& odd = cases.named("jpeg zeros for the spectral range");
   EXPECT_NE(odd.file, cases.named("jpeg 420").file);
   EXPECT_EQ(odd.wanted.pixels, cases.named("jpeg 420").wanted.pixels);
-  EXPECT_EQ(decode_jpeg(std::as_bytes(std::span(odd.file)), "odd", 32).pixels, odd.wanted.pixels);
+  EXPECT_EQ(image::decode(std::as_bytes(std::span(odd.file)), "odd").pixels, odd.wanted.pixels);
 }
 
 TEST(PictureCases, StrangersAreToldByWhatTheyAre) {
@@ -145,8 +148,8 @@ TEST(PictureCases, StrangersAreToldByWhatTheyAre) {
     EXPECT_EQ(kind_of_picture(std::as_bytes(std::span(std::string_view(text)))).name, std::string("a text")) << text;
   }
   // The ending of the name does not matter.
-  EXPECT_EQ(read_picture(folder.write("a.jpg", cases.named("png rgb 8").file), 32).width, 9U);
-  EXPECT_EQ(read_picture(folder.write("a.png", cases.named("jpeg 420").file), 32).width, 19U);
+  EXPECT_EQ(read_picture(folder.write("a.jpg", cases.named("png rgb 8").file), 32).width, 9);
+  EXPECT_EQ(read_picture(folder.write("a.png", cases.named("jpeg 420").file), 32).width, 19);
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/picture_files.h"
 #include "harness/folders.h"
 #include "harness/read_file.h"
+#include "image/picture_files.h"
 #include "launch/child_program.h"
 
 namespace reigen {

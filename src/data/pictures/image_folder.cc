@@ -53,7 +53,7 @@ class Folder final : public PictureDataset {
  protected:
   std::int64_t draw(std::int64_t index, Pixels& pixels) const override {
     const File& file = files_[static_cast<std::size_t>(index)];
-    square(read_picture(file.path, kPictureSide), kPictureSide, pixels);
+    square(read_picture(file.path, static_cast<int>(kPictureSide)), kPictureSide, pixels);
     return file.label;
   }
 

@@ -5,21 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
-#include "data/pictures/picture_kind.h"
 #include "format/input_file.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
+#include "reigen/image/decode.h"
 
 namespace reigen::data {
 
 namespace {
 
 constexpr std::uint64_t kMostBytes = 256 * kMiB;
-
-bool begins_with(std::span<const std::byte> bytes, std::string_view magic) {
-  return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
-}
 
 // The weights of pixels [first, first + factors.size()) of a source line for one pixel of the result line.
 struct Weight {
@@ -57,28 +54,26 @@ std::vector<Weight> weights(std::size_t from, std::size_t to) {
 
 }  // namespace
 
-void refuse_picture(const std::string& name, const std::string& got, const std::string& expected,
-                    const std::string& fix) {
-  throw DataError(Report{
-      .what = fmt::format("cannot decode the picture '{}'", name), .got = got, .expected = expected, .fix = fix});
-}
-
-Picture read_picture(const std::filesystem::path& path, std::size_t side) {
+image::Picture read_picture(const std::filesystem::path& path, int side) {
   const format::InputFile file(path);
-  if (file.size() > kMostBytes) refuse_picture(file.path(), format_bytes(file.size()), "at most 256 MiB");
+  if (file.size() > kMostBytes) {
+    throw DataError(Report{.what = fmt::format("cannot decode the picture '{}'", file.path()),
+                           .got = format_bytes(file.size()),
+                           .expected = "at most 256 MiB",
+                           .fix = "fetch the file again, or remove it"});
+  }
   std::vector<std::byte> bytes(file.size());
   bytes.resize(file.read_at(0, bytes));
-  if (begins_with(bytes, "\xFF\xD8\xFF")) return decode_jpeg(bytes, file.path(), side);
-  if (begins_with(bytes, "\x89PNG\r\n\x1A\n")) return decode_png(bytes, file.path());
-  const PictureKind kind = kind_of_picture(bytes);
-  refuse_picture(file.path(), kind.name, "a JPEG or PNG file", kind.fix);
+  return image::decode(bytes, file.path(), {.scale_to = {side, side}});
 }
 
-void square(const Picture& picture, std::size_t side, std::span<std::uint8_t> out) {
-  const std::size_t length = std::min(picture.width, picture.height);
-  const std::size_t left = (picture.width - length) / 2;
-  const std::size_t top = (picture.height - length) / 2;
-  const auto row = [&](std::size_t y) { return picture.pixels.data() + 3 * ((top + y) * picture.width + left); };
+void square(const image::Picture& picture, std::size_t side, std::span<std::uint8_t> out) {
+  const auto width = static_cast<std::size_t>(picture.width);
+  const auto height = static_cast<std::size_t>(picture.height);
+  const std::size_t length = std::min(width, height);
+  const std::size_t left = (width - length) / 2;
+  const std::size_t top = (height - length) / 2;
+  const auto row = [&](std::size_t y) { return picture.pixels.data() + 3 * ((top + y) * width + left); };
   if (length == side) {
     for (std::size_t y = 0; y < side; ++y) std::memcpy(out.data() + 3 * side * y, row(y), 3 * side);
     return;

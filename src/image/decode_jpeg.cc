@@ -8,9 +8,9 @@
 
 #include <jerror.h>
 
-#include "data/pictures/picture.h"
+#include "image/decoders.h"
 
-namespace reigen::data {
+namespace reigen::image {
 
 namespace {
 
@@ -113,13 +113,6 @@ void set_source(Decoder& decoder, std::span<const std::byte> bytes) {
   decoder.info.src = &source;
 }
 
-void choose_scale(jpeg_decompress_struct& info, std::size_t side) {
-  const std::size_t shorter = std::min(info.image_width, info.image_height);
-  info.scale_num = 1;
-  info.scale_denom = 1;
-  while (info.scale_denom < 8 && shorter / (2 * info.scale_denom) >= side) info.scale_denom *= 2;
-}
-
 // a·b / 255, rounded as Pillow rounds it.
 unsigned product(unsigned a, unsigned b) {
   const unsigned sum = a * b + 128;
@@ -148,15 +141,73 @@ bool lacks_scans(const jpeg_decompress_struct& info) {
   return false;
 }
 
-// Reads lines until the picture is full. Returns false if the file ends before that.
-bool read_lines(Decoder& decoder, Picture& picture, std::uint8_t* row) {
+// Reads the header. Returns false if the file ends in it or if the picture is too large.
+bool read_header(Decoder& decoder, std::span<const std::byte> bytes) {
   jpeg_decompress_struct& info = decoder.info;
-  while (info.output_scanline < info.output_height) {
-    std::uint8_t* out = picture.pixels.data() + 3 * picture.width * info.output_scanline;
-    JSAMPROW into = row != nullptr ? row : out;
-    if (jpeg_read_scanlines(&info, &into, 1) == 0) return false;
-    if (row != nullptr) cmyk_to_rgb(row, out, picture.width);
+  jpeg_create_decompress(&info);
+  info.client_data = &decoder;
+  set_source(decoder, bytes);
+  decoder.progress.progress_monitor = count_scans;
+  info.progress = &decoder.progress;
+  decoder.cut = jpeg_read_header(&info, TRUE) == JPEG_SUSPENDED;
+  if (decoder.cut) return false;
+  decoder.too_large = std::int64_t{info.image_width} * info.image_height > kMostPixels;
+  return !decoder.too_large;
+}
+
+// Columns and rows beyond the wanted ones that are decoded too. libjpeg computes colours of pixels from those of their
+// neighbours, and at the edge of what it decodes it treats the neighbours as missing.
+struct Margin {
+  int left = 0;   // columns before the box's first column
+  int above = 0;  // rows
+};
+
+// Makes libjpeg compute only the columns around the box, and pass over the rows above it. A pixel's colour depends on
+// the sample of colour beside its own one, and a sample covers as many pixels as the sampling factor says.
+Margin narrow(jpeg_decompress_struct& info, const Wanted& wanted) {
+  const Box& box = wanted.box;
+  const auto whole = static_cast<int>(info.output_width);
+  Margin margin;
+  if (box.width < whole) {
+    JDIMENSION left = static_cast<JDIMENSION>(std::max(box.left - info.max_h_samp_factor, 0));
+    JDIMENSION width = static_cast<JDIMENSION>(std::min(box.left + box.width + info.max_h_samp_factor, whole)) - left;
+    jpeg_crop_scanline(&info, &left, &width);  // moves `left` to the left, to a whole block
+    margin.left = box.left - static_cast<int>(left);
   }
+  // libjpeg-turbo 2.1 keeps the row of colours above by itself. Other versions get a row that they need not keep.
+  const int block_rows = info.max_v_samp_factor * (DCTSIZE / wanted.divisor);  // libjpeg passes over whole blocks
+  const int passed_over = std::max(box.top - info.max_v_samp_factor, 0) / block_rows * block_rows;
+  if (passed_over > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(passed_over));
+  margin.above = box.top - passed_over;
+  return margin;
+}
+
+// Reads the next row into the memory of a row of the strip. Returns false if the file ends before that.
+bool read_row(Decoder& decoder, std::vector<std::uint8_t>& four, std::uint8_t* to) {
+  JSAMPROW into = four.empty() ? to : four.data();
+  if (jpeg_read_scanlines(&decoder.info, &into, 1) == 0) return false;
+  if (!four.empty()) cmyk_to_rgb(four.data(), to, decoder.info.output_width);
+  return true;
+}
+
+// Reads rows until the box is full. Returns false if the file ends before that.
+bool read_rows(Decoder& decoder, const Box& box, const Margin& margin, JpegBuffers& buffers, const TakeStrip& take) {
+  jpeg_decompress_struct& info = decoder.info;
+  const std::size_t stride = 3 * std::size_t{info.output_width};
+  const std::uint8_t* first = buffers.strip.data() + 3 * static_cast<std::size_t>(margin.left);
+  for (int y = 0; y < margin.above; ++y) {
+    if (!read_row(decoder, buffers.row, buffers.strip.data())) return false;
+  }
+  for (int y = 0; y < box.height; y += kStripRows) {
+    const int rows = std::min(kStripRows, box.height - y);
+    for (int i = 0; i < rows; ++i) {
+      if (!read_row(decoder, buffers.row, buffers.strip.data() + stride * static_cast<std::size_t>(i))) return false;
+    }
+    take({.first = y,
+          .rows = {first, {box.width, rows}, stride},
+          .readable = 3 * static_cast<std::size_t>(box.width) + kStripPadding});
+  }
+  if (info.output_scanline < info.output_height) return true;
   // If the end marker is missing and the last bytes are zeros, the pixels may come from blocks of the disk that were
   // never written.
   const bool made_of_zeros = zeros_before(decoder, kZerosOfALostEnd);
@@ -165,62 +216,78 @@ bool read_lines(Decoder& decoder, Picture& picture, std::uint8_t* row) {
 
 // Returns false if libjpeg left by the jump. No object with a destructor may be created after setjmp, because the
 // jump would skip the destructor.
-bool decode(Decoder& decoder, std::span<const std::byte> bytes, std::size_t side, Picture& picture,
-            std::vector<std::uint8_t>& row) {
+bool read_jpeg(Decoder& decoder, std::span<const std::byte> bytes, const Wanted& wanted, JpegBuffers& buffers,
+               const TakeStrip& take) {
   jpeg_decompress_struct& info = decoder.info;
   if (setjmp(decoder.escape) != 0) return false;
-  jpeg_create_decompress(&info);
-  info.client_data = &decoder;
-  set_source(decoder, bytes);
-  decoder.progress.progress_monitor = count_scans;
-  info.progress = &decoder.progress;
-  decoder.cut = jpeg_read_header(&info, TRUE) == JPEG_SUSPENDED;
-  if (decoder.cut) return true;
-  decoder.too_large = std::size_t{info.image_width} * info.image_height > kMostPixels;
-  if (decoder.too_large) return true;
+  if (!read_header(decoder, bytes)) return true;
   const bool four = info.num_components == 4;
   info.out_color_space = four ? JCS_CMYK : JCS_RGB;
   info.dct_method = JDCT_ISLOW;  // gives the same bits with and without SIMD
-  choose_scale(info, side);
+  info.scale_num = 1;
+  info.scale_denom = static_cast<unsigned>(wanted.divisor);
   decoder.in_scans = true;
   decoder.cut = jpeg_start_decompress(&info) == FALSE;
   decoder.unfinished = lacks_scans(info);
   if (decoder.cut || decoder.unfinished) return true;
-  picture.width = info.output_width;
-  picture.height = info.output_height;
-  picture.pixels.resize(3 * picture.width * picture.height);
-  row.resize(four ? 4 * picture.width : 0);
-  decoder.cut = !read_lines(decoder, picture, four ? row.data() : nullptr);
+  const Margin margin = narrow(info, wanted);
+  buffers.row.resize(four ? std::size_t{4} * info.output_width : 0);
+  buffers.strip.resize(std::size_t{3} * kStripRows * info.output_width + kStripPadding);
+  decoder.cut = !read_rows(decoder, wanted.box, margin, buffers, take);
   return true;
 }
 
-}  // namespace
+bool read_jpeg_header(Decoder& decoder, std::span<const std::byte> bytes) {
+  if (setjmp(decoder.escape) != 0) return false;
+  read_header(decoder, bytes);
+  return true;
+}
 
-Picture decode_jpeg(std::span<const std::byte> bytes, const std::string& name, std::size_t side) {
-  Decoder decoder;
+void prepare(Decoder& decoder) {
   decoder.info.err = jpeg_std_error(&decoder.errors);
   decoder.info.client_data = &decoder;
   decoder.errors.error_exit = leave;
   decoder.errors.emit_message = judge;
-  Picture picture;
-  std::vector<std::uint8_t> row;
-  bool whole = false;
-  try {
-    whole = decode(decoder, bytes, side, picture, row);
-  } catch (...) {
-    jpeg_destroy_decompress(&decoder.info);  // there was no memory for the pixels
-    throw;
+}
+
+// Throws if the picture could not be read. `whole`: libjpeg did not leave by the jump.
+void refuse_damage(const Decoder& decoder, const std::string& name, bool whole) {
+  if (decoder.too_large) {
+    refuse_picture(name, fmt::format("{} x {} pixels", decoder.info.image_width, decoder.info.image_height),
+                   "at most 100 million pixels");
   }
-  const std::string size = fmt::format("{} x {} pixels", decoder.info.image_width, decoder.info.image_height);
-  jpeg_destroy_decompress(&decoder.info);
-  if (decoder.too_large) refuse_picture(name, size, "at most 100 million pixels");
   if (decoder.too_many_scans) {
     refuse_picture(name, fmt::format("more than {} scans", kMostScans), "a JPEG file of fewer scans");
   }
   if (decoder.cut) refuse_picture(name, "the file ends before the picture does", "a whole JPEG file");
   if (decoder.unfinished) refuse_picture(name, "a progressive JPEG without its last scans", "a whole JPEG file");
   if (!whole) refuse_picture(name, fmt::format("libjpeg: {}", decoder.text), "a whole JPEG file");
-  return picture;
 }
 
-}  // namespace reigen::data
+}  // namespace
+
+Size size_of_jpeg(std::span<const std::byte> bytes, const std::string& name) {
+  Decoder decoder;
+  prepare(decoder);
+  const bool whole = read_jpeg_header(decoder, bytes);
+  jpeg_destroy_decompress(&decoder.info);
+  refuse_damage(decoder, name, whole);
+  return {static_cast<int>(decoder.info.image_width), static_cast<int>(decoder.info.image_height)};
+}
+
+void decode_jpeg(std::span<const std::byte> bytes, const std::string& name, const Wanted& wanted, JpegBuffers& buffers,
+                 const TakeStrip& take) {
+  Decoder decoder;
+  prepare(decoder);
+  bool whole = false;
+  try {
+    whole = read_jpeg(decoder, bytes, wanted, buffers, take);
+  } catch (...) {
+    jpeg_destroy_decompress(&decoder.info);  // there was no memory for the pixels
+    throw;
+  }
+  jpeg_destroy_decompress(&decoder.info);
+  refuse_damage(decoder, name, whole);
+}
+
+}  // namespace reigen::image

@@ -1,10 +1,10 @@
-#include "data/pictures/picture_kind.h"
+#include "image/picture_kind.h"
 
 #include <algorithm>
 #include <cctype>
 #include <string_view>
 
-namespace reigen::data {
+namespace reigen::image {
 
 namespace {
 
@@ -112,4 +112,4 @@ PictureKind kind_of_picture(std::span<const std::byte> bytes) {
   return {"a file of another kind", kFetch};
 }
 
-}  // namespace reigen::data
+}  // namespace reigen::image

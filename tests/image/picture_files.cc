@@ -1,4 +1,4 @@
-#include "data/picture_files.h"
+#include "image/picture_files.h"
 
 #include <png.h>
 

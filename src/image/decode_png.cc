@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "data/pictures/picture.h"
+#include "image/decoders.h"
 
-namespace reigen::data {
+namespace reigen::image {
 
 namespace {
 
@@ -124,11 +124,9 @@ void ask_for_rgb(PngDecoder& decoder) {
   png_set_gray_to_rgb(decoder.png);
 }
 
-// Returns false if libpng left by the jump. No object with a destructor may be created after setjmp, because the jump
-// would skip the destructor.
-bool png_decode(PngDecoder& decoder, Picture& picture, std::vector<png_bytep>& rows) {
+// Reads everything before the pixels. Returns false if the picture is too large.
+bool png_read_header(PngDecoder& decoder) {
   png_structp png = decoder.png;
-  if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_set_read_fn(png, &decoder, png_take);
   png_set_read_user_chunk_fn(png, &decoder, png_pass_over);
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
@@ -138,8 +136,18 @@ bool png_decode(PngDecoder& decoder, Picture& picture, std::vector<png_bytep>& r
   decoder.header_read = true;
   const std::uint32_t width = png_get_image_width(png, decoder.info);
   const std::uint32_t height = png_get_image_height(png, decoder.info);
-  decoder.too_large = std::size_t{width} * height > kMostPixels;
-  if (decoder.too_large) return true;
+  decoder.too_large = std::int64_t{width} * height > kMostPixels;
+  return !decoder.too_large;
+}
+
+// Returns false if libpng left by the jump. No object with a destructor may be created after setjmp, because the jump
+// would skip the destructor.
+bool png_decode(PngDecoder& decoder, Picture* picture, std::vector<png_bytep>& rows) {
+  png_structp png = decoder.png;
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  if (!png_read_header(decoder) || picture == nullptr) return true;
+  const std::uint32_t width = png_get_image_width(png, decoder.info);
+  const std::uint32_t height = png_get_image_height(png, decoder.info);
   // zlib's checksum of the pixels is more reliable than the checksums of the chunks. A file in which only chunk
   // checksums are wrong is accepted.
   png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
@@ -150,19 +158,18 @@ bool png_decode(PngDecoder& decoder, Picture& picture, std::vector<png_bytep>& r
   png_read_update_info(png, decoder.info);
   const std::size_t row = std::size_t{3} * width;
   if (png_get_rowbytes(png, decoder.info) != row) png_error(png, "rows of another length than 3 bytes a pixel");
-  picture.width = width;
-  picture.height = height;
-  picture.pixels.resize(row * height);
+  picture->width = static_cast<int>(width);
+  picture->height = static_cast<int>(height);
+  picture->pixels.resize(row * height);
   rows.resize(height);
-  for (std::size_t y = 0; y < height; ++y) rows[y] = picture.pixels.data() + row * y;
+  for (std::size_t y = 0; y < height; ++y) rows[y] = picture->pixels.data() + row * y;
   png_read_image(png, rows.data());
   png_read_end(png, nullptr);  // reads zlib's checksum
   return true;
 }
 
-}  // namespace
-
-Picture decode_png(std::span<const std::byte> bytes, const std::string& name) {
+// Reads the file into `picture`, or only its header if `picture` is null.
+Size png_read(std::span<const std::byte> bytes, const std::string& name, Picture* picture) {
   PngDecoder decoder;
   const std::vector<std::byte> mended = closed(bytes);
   decoder.rest = mended.empty() ? bytes : std::span<const std::byte>(mended);
@@ -172,7 +179,6 @@ Picture decode_png(std::span<const std::byte> bytes, const std::string& name) {
     png_destroy_read_struct(&decoder.png, nullptr, nullptr);
     throw std::bad_alloc();
   }
-  Picture picture;
   std::vector<png_bytep> rows;
   try {
     png_decode(decoder, picture, rows);
@@ -180,16 +186,25 @@ Picture decode_png(std::span<const std::byte> bytes, const std::string& name) {
     png_destroy_read_struct(&decoder.png, &decoder.info, nullptr);  // there was no memory for the pixels
     throw;
   }
-  const std::string size = fmt::format("{} x {} pixels", png_get_image_width(decoder.png, decoder.info),
-                                       png_get_image_height(decoder.png, decoder.info));
+  const std::uint32_t width = png_get_image_width(decoder.png, decoder.info);
+  const std::uint32_t height = png_get_image_height(decoder.png, decoder.info);
   png_destroy_read_struct(&decoder.png, &decoder.info, nullptr);
-  if (decoder.too_large) refuse_picture(name, size, "at most 100 million pixels");
+  if (decoder.too_large)
+    refuse_picture(name, fmt::format("{} x {} pixels", width, height), "at most 100 million pixels");
   // An error after the last row loses no pixels. Examples are a missing end, junk, or an odd chunk.
   if (!decoder.header_read || decoder.rows_to_come > 0 || decoder.wrong_sum) {
     refuse_picture(name, fmt::format("libpng: {}", decoder.wrong_sum ? "incorrect data check" : decoder.text.data()),
                    "a whole PNG file");
   }
-  return picture;
+  return {static_cast<int>(width), static_cast<int>(height)};
 }
 
-}  // namespace reigen::data
+}  // namespace
+
+Size size_of_png(std::span<const std::byte> bytes, const std::string& name) { return png_read(bytes, name, nullptr); }
+
+void decode_png(std::span<const std::byte> bytes, const std::string& name, Picture& picture) {
+  png_read(bytes, name, &picture);
+}
+
+}  // namespace reigen::image

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace reigen::data {
+namespace reigen::image {
 
 struct PictureKind {
   std::string name;  // "a WebP picture", "a pointer of Git LFS"
@@ -15,4 +15,4 @@ struct PictureKind {
 
 PictureKind kind_of_picture(std::span<const std::byte> bytes);
 
-}  // namespace reigen::data
+}  // namespace reigen::image
