@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "data/bad_samples.h"
 #include "data/checked.h"
 #include "data/device_copies.h"
 #include "data/prefetcher.h"
@@ -66,7 +67,8 @@ struct Loader::State {
     return cached;
   }
 
-  Batch make(const Order& order, std::int64_t epoch, std::int64_t start, std::int64_t step) const {
+  // The positions, indices and terms of a batch; it has no tensors yet.
+  Batch plan(const Order& order, std::int64_t epoch, std::int64_t start, std::int64_t step) const {
     const Range global = sampler.positions(start, step);
     const Range own = share_of(global, rank, world_size);
     Batch batch;
@@ -82,15 +84,14 @@ struct Loader::State {
       batch.global_terms += terms;
       if (position >= own.begin && position < own.end) batch.terms += terms;
     }
+    return batch;
+  }
+
+  // Completes a batch that has its tensors.
+  void complete(Batch& batch) const {
     batch.weight = static_cast<double>(batch.terms * world_size) / static_cast<double>(batch.global_terms);
-    const std::int64_t stand_in = order[global.begin];
-    const std::span<const std::int64_t> indices(batch.indices);
-    const auto shown = indices.empty() ? std::span(&stand_in, 1) : indices;
-    static_cast<Samples&>(batch) = checked(data->gather_in({.seed = options.seed, .epoch = epoch}, shown), *data,
-                                           static_cast<std::int64_t>(shown.size()));
     if (options.pin_memory) pin(batch);
     if (!options.device.is_cuda()) cut(batch);
-    return batch;
   }
 
   static void pin(Batch& batch) {
@@ -127,6 +128,7 @@ struct Loader::State {
   const std::optional<c10::Stream> copy_stream =
       options.device.is_cuda() ? std::optional(new_stream(options.device)) : std::nullopt;
   mutable std::atomic<std::int64_t> waited_ns{0};
+  mutable BadSamples bad;
 
  private:
   mutable std::mutex mutex;
@@ -134,12 +136,91 @@ struct Loader::State {
   mutable std::int64_t cached_epoch = 0;
 };
 
+// One batch of a rank. If the dataset makes single samples, each is a unit, and otherwise the batch is one.
+class Loader::Making : public BatchInMaking {
+ public:
+  Making(const State& state, const Order& order, std::int64_t epoch, std::int64_t start, std::int64_t step)
+      : state_(state),
+        pass_{.seed = state.options.seed, .epoch = epoch},
+        batch_(state.plan(order, epoch, start, step)),
+        shown_(batch_.indices) {
+    if (shown_.empty()) shown_ = {order[batch_.position - batch_.global_count]};
+    maker_ = state.data->batch_in(pass_, shown_);
+    if (!maker_ && state.options.max_bad > 0) maker_ = one_by_one(*state.data, pass_, shown_);
+    is_bad_.resize(shown_.size());
+  }
+
+  std::size_t units() const override { return maker_ ? shown_.size() : 1; }
+
+  void make(std::size_t unit) override {
+    if (!maker_) {
+      samples_ = state_.data->gather_in(pass_, shown_);
+      return;
+    }
+    try {
+      maker_->make(unit);
+    } catch (const DataError& error) {
+      state_.bad.leave_out(shown_[unit], error, state_.options.max_bad, state_.data->name());
+      is_bad_[unit] = 1;
+    }
+  }
+
+  Batch finish() override {
+    if (maker_) samples_ = finished();
+    const auto rows = std::max<std::int64_t>(batch_.count, 1);
+    static_cast<Samples&>(batch_) = checked(std::move(samples_), *state_.data, rows);
+    state_.complete(batch_);
+    return std::move(batch_);
+  }
+
+ private:
+  Samples finished() {
+    std::vector<std::size_t> rows;
+    for (std::size_t row = 0; row < shown_.size(); ++row) {
+      if (is_bad_[row] == 0) rows.push_back(row);
+    }
+    if (rows.size() == shown_.size()) return maker_->finish(rows);
+    const bool had_samples = batch_.count > 0;
+    std::vector<std::int64_t> left;
+    batch_.terms = 0;
+    for (const std::size_t row : rows) left.push_back(shown_[row]);
+    if (had_samples) {
+      for (const std::int64_t index : left) batch_.terms += state_.data->terms(index);
+      batch_.count = static_cast<std::int64_t>(left.size());
+      batch_.indices = left;
+    }
+    return rows.empty() ? stand_in() : maker_->finish(rows);
+  }
+
+  // The rank has no sample that it can show. A sample of weight 0 is needed, so the next one that is whole is taken.
+  Samples stand_in() {
+    const std::int64_t size = state_.sampler.options().size;
+    for (std::int64_t next = 1;; ++next) {
+      const std::int64_t index = (shown_.back() + next) % size;
+      try {
+        return state_.data->gather_in(pass_, std::span(&index, 1));
+      } catch (const DataError& error) {
+        if (next >= size) throw;
+        state_.bad.leave_out(index, error, state_.options.max_bad, state_.data->name());
+      }
+    }
+  }
+
+  const State& state_;
+  const Pass pass_;
+  Batch batch_;
+  std::vector<std::int64_t> shown_;  // the batch's indices, or that of a sample that stands in
+  std::unique_ptr<BatchMaker> maker_;
+  std::vector<std::uint8_t> is_bad_;  // for each row; no vector<bool>, because threads write neighbours
+  Samples samples_;
+};
+
 struct Epoch::Impl {
   Impl(std::shared_ptr<const Loader::State> loader, std::int64_t epoch, std::int64_t start)
       : state(std::move(loader)),
         prefetcher(state->sampler.steps(start), state->options.workers, state->options.prefetch,
                    [own = state.get(), order = state->order(epoch), epoch, start](std::int64_t step) {
-                     return own->make(*order, epoch, start, step);
+                     return std::make_unique<Loader::Making>(*own, *order, epoch, start, step);
                    }) {
     if (state->copy_stream) copies.emplace(*state->copy_stream);
   }
@@ -187,6 +268,7 @@ Loader::Loader(DatasetPtr data, const LoaderOptions& options, const Member& memb
                world_size);
   REIGEN_CHECK(options.micro_batch >= 0, "micro_batch must be at least 1, or 0 for whole shares, got {}",
                options.micro_batch);
+  REIGEN_CHECK(options.max_bad >= 0, "max_bad must be at least 0, got {}", options.max_bad);
   REIGEN_CHECK(options.workers >= 0 && options.workers <= 1024, "workers must be in 0..1024, got {}", options.workers);
   REIGEN_CHECK(options.device_prefetch >= 0 && options.device_prefetch <= 1024,
                "device_prefetch must be in 0..1024, got {}", options.device_prefetch);
@@ -213,6 +295,8 @@ std::vector<std::int64_t> Loader::global_indices(const Batch& batch) const {
   for (std::int64_t p = batch.position - batch.global_count; p < batch.position; ++p) indices.push_back((*order)[p]);
   return indices;
 }
+
+std::int64_t Loader::bad_samples() const { return state_->bad.count(); }
 
 double Loader::wait_seconds() const {
   return static_cast<double>(state_->waited_ns.load(std::memory_order_relaxed)) * 1e-9;

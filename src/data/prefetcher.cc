@@ -13,9 +13,13 @@
 
 namespace reigen::data {
 
-Prefetcher::Prefetcher(std::int64_t count, int workers, int depth, Make make)
-    : count_(count), make_(std::move(make)), slots_(static_cast<std::size_t>(std::max(depth, workers))) {
-  start(static_cast<int>(std::min<std::int64_t>(workers, count)));
+Prefetcher::Prefetcher(std::int64_t count, int workers, int depth, Begin begin)
+    : count_(count),
+      begin_(std::move(begin)),
+      slots_(static_cast<std::size_t>(std::max(depth, workers))),
+      most_held_(static_cast<std::int64_t>(slots_.size())),
+      depth_(depth) {
+  start(count > 0 ? workers : 0);
 }
 
 Prefetcher::~Prefetcher() { stop(); }
@@ -51,7 +55,7 @@ void Prefetcher::stop() noexcept {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  space_.notify_all();
+  work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
@@ -59,26 +63,102 @@ void Prefetcher::stop() noexcept {
 Prefetcher::Slot Prefetcher::produce(std::int64_t step) const {
   Slot slot;
   try {
-    slot.batch = make_(step);
+    const std::unique_ptr<BatchInMaking> making = begin_(step);
+    for (std::size_t unit = 0; unit < making->units(); ++unit) making->make(unit);
+    slot.batch = making->finish();
   } catch (...) {
     slot.error = std::current_exception();
   }
   return slot;
 }
 
+Prefetcher::Slot* Prefetcher::with_units() {
+  for (std::int64_t step = handed_out_; step < begun_; ++step) {
+    if (Slot& slot = slot_of(step); slot.has_units()) return &slot;
+  }
+  return nullptr;
+}
+
 void Prefetcher::work() {
   std::unique_lock lock(mutex_);
+  const auto may_begin = [&] { return !beginning_ && begun_ < count_ && begun_ < handed_out_ + most_held_; };
   for (;;) {
-    const auto depth = static_cast<std::int64_t>(slots_.size());
-    space_.wait(lock, [&] { return stopping_ || taken_ >= count_ || taken_ < handed_out_ + depth; });
-    if (stopping_ || taken_ >= count_) return;
-    const std::int64_t step = taken_++;
-    lock.unlock();
-    Slot made = produce(step);
-    lock.lock();
-    slot_of(step) = std::move(made);
-    if (step == handed_out_) ready_.notify_one();
+    Slot* slot = nullptr;
+    work_.wait(lock,
+               [&] { return stopping_ || (slot = with_units()) != nullptr || may_begin() || handed_out_ >= count_; });
+    if (stopping_ || handed_out_ >= count_) return;
+    if (slot != nullptr) {
+      make_unit(*slot, lock);
+    } else {
+      begin_batch(lock);
+    }
   }
+}
+
+void Prefetcher::begin_batch(std::unique_lock<std::mutex>& lock) {
+  Slot& slot = slot_of(begun_);
+  const std::int64_t step = begun_++;
+  beginning_ = true;
+  lock.unlock();
+  std::unique_ptr<BatchInMaking> making;
+  std::exception_ptr error;
+  try {
+    making = begin_(step);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  beginning_ = false;
+  slot.making = std::move(making);
+  slot.error = error;
+  work_.notify_all();
+  if (error) {
+    if (&slot == &slot_of(handed_out_)) ready_.notify_one();
+    return;
+  }
+  slot.units = slot.making->units();
+  if (slot.units > 1) most_held_ = depth_;
+  // This worker makes the first unit, so that a batch of one unit is made where it was begun.
+  make_unit(slot, lock);
+}
+
+void Prefetcher::make_unit(Slot& slot, std::unique_lock<std::mutex>& lock) {
+  if (!slot.has_units()) return;
+  const std::size_t unit = slot.begun++;
+  BatchInMaking& making = *slot.making;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    making.make(unit);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  ++slot.done;
+  if (error && (!slot.error || unit < slot.failed_unit)) {
+    slot.error = error;
+    slot.failed_unit = unit;
+  }
+  if (slot.error) slot.units = slot.begun;
+  if (slot.done == slot.units) complete(slot, lock);
+}
+
+void Prefetcher::complete(Slot& slot, std::unique_lock<std::mutex>& lock) {
+  const std::unique_ptr<BatchInMaking> making = std::move(slot.making);
+  if (!slot.error) {
+    lock.unlock();
+    std::optional<Batch> batch;
+    std::exception_ptr error;
+    try {
+      batch = making->finish();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    slot.batch = std::move(batch);
+    slot.error = error;
+  }
+  if (&slot == &slot_of(handed_out_)) ready_.notify_one();
 }
 
 bool Prefetcher::has_next() {
@@ -95,13 +175,13 @@ std::optional<Batch> Prefetcher::next() {
   } else {
     std::unique_lock lock(mutex_);
     Slot& awaited = slot_of(handed_out_);
-    ready_.wait(lock, [&] { return awaited.batch || awaited.error; });
+    ready_.wait(lock, [&] { return awaited.batch || (awaited.error && !awaited.making); });
     slot = std::exchange(awaited, Slot{});
     // After the last batch all threads must wake up, so that they end.
     if (++handed_out_ >= count_) {
-      space_.notify_all();
+      work_.notify_all();
     } else {
-      space_.notify_one();
+      work_.notify_one();
     }
   }
   if (slot.error) {

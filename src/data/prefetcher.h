@@ -1,12 +1,16 @@
-// Makes batches 0..count-1 in advance on threads, the workers, and returns the batches in order. Holds at most `depth`
-// batches, or one for each worker if there are more than `depth` workers.
-// Thread rule: the same thread calls next() and the destructor.
+// Makes batches 0..count-1 in advance on threads, the workers, and returns the batches in order. A batch consists of
+// units, for example one for each sample. At most `depth` batches are held. Batches of one unit may be one for each
+// worker, if there are more than `depth` workers. A worker takes a unit of the first batch that has one left. So all
+// workers make the batch that is needed first, and the one that completes the last unit finishes the batch. Thread
+// rule: the same thread calls next() and the destructor.
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -16,43 +20,68 @@
 
 namespace reigen::data {
 
+// A batch that is being made.
+class BatchInMaking {
+ public:
+  virtual ~BatchInMaking() = default;
+  virtual std::size_t units() const = 0;    // at least 1
+  virtual void make(std::size_t unit) = 0;  // called once for each unit, by several threads at once
+  virtual Batch finish() = 0;               // called after all units
+};
+
 class Prefetcher {
  public:
-  using Make = std::function<Batch(std::int64_t step)>;  // called from several threads at once
+  using Begin = std::function<std::unique_ptr<BatchInMaking>(std::int64_t step)>;  // called by several threads at once
 
   // Without workers, next() makes the batch itself. Throws IoError with exit code 71 if a thread cannot be
   // started.
-  Prefetcher(std::int64_t count, int workers, int depth, Make make);
-  ~Prefetcher();                           // waits for the batches that are being made, and makes no others
+  Prefetcher(std::int64_t count, int workers, int depth, Begin begin);
+  ~Prefetcher();                           // waits for the units that are being made, and makes no others
   Prefetcher(const Prefetcher&) = delete;  // the threads hold its address
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // Returns the next batch, or nothing at the end. Rethrows the exception that `make` threw for this batch; after that
-  // there are no more batches.
+  // Returns the next batch, or nothing at the end. Rethrows the exception of the first unit of this batch that threw;
+  // after that there are no more batches.
   std::optional<Batch> next();
   // Whether next() would return a batch at once. Always false without workers.
   bool has_next();
 
  private:
+  // A place for a batch. A worker that finds no unit begins a batch: the place is then `open` and has units. A unit
+  // that throws leaves no further units. When all units that were begun are done, the worker of the last of them sets
+  // `batch` or `error`, and next() empties the place.
   struct Slot {
+    std::unique_ptr<BatchInMaking> making;  // set while units are made
+    std::size_t units = 0;
+    std::size_t begun = 0;  // units that workers have taken
+    std::size_t done = 0;
+    std::size_t failed_unit = 0;  // the unit that threw `error`
     std::optional<Batch> batch;
     std::exception_ptr error;
+    bool has_units() const { return making && begun < units; }
   };
 
   void start(int workers);
   void stop() noexcept;
   void work();
+  Slot* with_units();  // the first place with units; null if there is none
+  void begin_batch(std::unique_lock<std::mutex>& lock);
+  void make_unit(Slot& slot, std::unique_lock<std::mutex>& lock);
+  void complete(Slot& slot, std::unique_lock<std::mutex>& lock);
   Slot produce(std::int64_t step) const;
   Slot& slot_of(std::int64_t step) { return slots_[static_cast<std::size_t>(step) % slots_.size()]; }
 
   const std::int64_t count_;
-  const Make make_;
+  const Begin begin_;
   std::mutex mutex_;
-  std::condition_variable ready_;  // signals that a batch was made
-  std::condition_variable space_;  // signals that a slot is free, or that the threads must end
+  std::condition_variable ready_;  // signals that the next batch is made
+  std::condition_variable work_;   // signals that there are units, that a place is free, or that the threads must end
   std::vector<Slot> slots_;        // batch b is in slot b mod slots_.size()
-  std::int64_t taken_ = 0;         // the next batch to be made
+  std::int64_t begun_ = 0;         // the next batch to be begun
   std::int64_t handed_out_ = 0;    // the next batch to be handed out
+  std::int64_t most_held_;         // batches that may be begun and not handed out
+  const int depth_;
+  bool beginning_ = false;  // a worker begins a batch; only one does so at a time
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

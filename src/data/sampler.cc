@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -20,6 +21,11 @@ std::uint64_t below(RandomStream& random, std::uint64_t bound) {
   return static_cast<std::uint64_t>(Wide{random.next64()} * bound >> 64);
 }
 
+// Fisher and Yates, in Durstenfeld's form (1964).
+void permute(std::span<std::int64_t> values, RandomStream& random) {
+  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[below(random, i)]);
+}
+
 }  // namespace
 
 Range share_of(Range range, int rank, int world_size) {
@@ -32,12 +38,29 @@ Range share_of(Range range, int rank, int world_size) {
   return {cut(rank), cut(std::int64_t{rank} + 1)};
 }
 
-Order::Order(std::int64_t size, bool shuffle, std::uint64_t seed, std::int64_t epoch) {
-  if (!shuffle) return;
-  table_.resize(static_cast<std::size_t>(size));
-  std::iota(table_.begin(), table_.end(), std::int64_t{0});
+Order::Order(std::int64_t size, const Shuffle& shuffle, std::uint64_t seed, std::int64_t epoch) {
+  REIGEN_CHECK(shuffle.block >= 1 && shuffle.window >= 1, "a shuffle's block and window must be at least 1, got {}, {}",
+               shuffle.block, shuffle.window);
+  if (shuffle.kind == Shuffle::kNone) return;
+  table_.reserve(static_cast<std::size_t>(size));
   RandomStream random(seed, Purpose::kOrder, static_cast<std::uint64_t>(epoch));
-  for (std::size_t i = table_.size(); i > 1; --i) std::swap(table_[i - 1], table_[below(random, i)]);
+  if (shuffle.kind == Shuffle::kFull) {
+    table_.resize(static_cast<std::size_t>(size));
+    std::iota(table_.begin(), table_.end(), std::int64_t{0});
+    permute(table_, random);
+    return;
+  }
+  std::vector<std::int64_t> blocks(static_cast<std::size_t>((size - 1) / shuffle.block + 1));
+  std::iota(blocks.begin(), blocks.end(), std::int64_t{0});
+  permute(blocks, random);
+  for (const std::int64_t block : blocks) {
+    const std::int64_t begin = block * shuffle.block;
+    for (std::int64_t i = begin; i < begin + std::min(shuffle.block, size - begin); ++i) table_.push_back(i);
+  }
+  const std::span<std::int64_t> all(table_);
+  for (std::size_t begin = 0; begin < all.size(); begin += static_cast<std::size_t>(shuffle.window)) {
+    permute(all.subspan(begin, std::min(static_cast<std::size_t>(shuffle.window), all.size() - begin)), random);
+  }
 }
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {

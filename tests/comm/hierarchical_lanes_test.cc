@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "harness/elements.h"
 #include "comm/hierarchical/hierarchical_backend.h"
 #include "comm/tcp_groups.h"
+#include "harness/elements.h"
 #include "reigen/base/error.h"
 
 namespace reigen::testing {

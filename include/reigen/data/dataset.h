@@ -50,6 +50,21 @@ struct Pass {
   std::int64_t epoch = 0;
 };
 
+// The samples of one batch, which several threads make together.
+class BatchMaker {
+ public:
+  virtual ~BatchMaker() = default;
+  BatchMaker() = default;
+  BatchMaker(const BatchMaker&) = delete;
+  BatchMaker& operator=(const BatchMaker&) = delete;
+
+  // Makes sample indices[row]. It is called once for each row, by several threads at once. After a DataError the
+  // loader may leave the row out.
+  virtual void make(std::size_t row) = 0;
+  // Returns the samples of these rows, in this order, after make() of all rows. `rows` rises and is not empty.
+  virtual Samples finish(std::span<const std::size_t> rows) = 0;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -69,6 +84,11 @@ class Dataset {
   // numbers of an augmentation must depend only on (seed, epoch, index of the sample), so that a sample is the same for
   // every rank, thread and batch. gather() returns the samples without augmentation.
   virtual Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const;
+
+  // A dataset whose samples take long to make returns an object here. Then all threads of a loader work on the same
+  // batch, a sample each, and gather_in() is not called. Null: one thread makes a batch, by gather_in(). The samples
+  // are those of gather_in().
+  virtual std::unique_ptr<BatchMaker> batch_in(const Pass& pass, std::vector<std::int64_t> indices) const;
 
   // What the numbers in the samples mean (meaning.h). When a run is resumed, Trainer compares the result with the
   // meaning in the checkpoint. The function may read all files of the dataset; it is called once, before the first

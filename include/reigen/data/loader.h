@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "reigen/data/dataset.h"
+#include "reigen/data/sampler.h"
 
 namespace reigen::data {
 
@@ -41,12 +42,16 @@ struct LoaderOptions {
   // number of samples of all ranks in a step, which need not be a multiple of the number of ranks.
   std::optional<std::int64_t> batch_size = {};
   std::optional<std::int64_t> global_batch = {};
-  bool shuffle = false;
-  std::uint64_t seed = 0;        // the same on every rank
-  bool drop_last = false;        // leave out the last batch if it is not full
+  Shuffle shuffle = {};    // true: in a random order; see sampler.h
+  std::uint64_t seed = 0;  // the same on every rank
+  bool drop_last = false;  // leave out the last batch if it is not full
+  // At most this many different samples of this rank may be damaged, over all epochs. A sample is damaged if the
+  // dataset throws DataError for it. It is left out: its weight in the loss is 0, and no other sample changes. A
+  // warning names it.
+  std::int64_t max_bad = 0;
   std::int64_t micro_batch = 0;  // most samples in one part of a rank's batch; 0 means that the batch is one part
   std::int64_t limit = 0;        // use only this many first samples of the dataset; 0 means all
-  int workers = 1;               // threads that make batches; with 0, next() makes them on the caller's thread
+  int workers = 1;               // threads that make samples; with 0, next() makes them on the caller's thread
   int prefetch = 2;              // most batches that are made in advance; each of them takes memory
   // Batches lie in pinned memory, which a GPU copies while the host goes on (tensor.to(gpu, /*non_blocking=*/true)).
   // Needs a build of LibTorch for GPUs.
@@ -70,7 +75,7 @@ struct MicroBatch : Samples {
 // Samples whose tensors have max(count, 1) rows.
 struct Batch : Samples {
   std::vector<std::int64_t> indices;  // dataset indices of the `count` samples
-  std::int64_t count = 0;             // samples of this rank, without a repeated sample of weight 0
+  std::int64_t count = 0;             // samples of this rank, without a repeated sample of weight 0 and damaged ones
   std::int64_t global_count = 0;      // samples of all ranks, without repeated samples
   std::int64_t terms = 0;             // terms of this rank's samples in the loss: count, or the valid tokens of texts
   std::int64_t global_terms = 0;      // terms of all ranks' samples
@@ -169,9 +174,12 @@ class Loader {
 
   // How long next() has waited for batches, over all epochs so far.
   double wait_seconds() const;
+  // How many different samples were left out as damaged so far (LoaderOptions::max_bad).
+  std::int64_t bad_samples() const;
 
  private:
   struct State;
+  class Making;
   friend struct Epoch::Impl;
   std::shared_ptr<const State> state_;
 };

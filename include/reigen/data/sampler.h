@@ -24,11 +24,29 @@ struct Range {
 // range.begin, with n = range.count().
 Range share_of(Range range, int rank, int world_size);
 
-// order[position] = index of the sample. Without shuffle the order is 0, 1, 2, ..., and no table is stored. With
-// shuffle, the table is made by Fisher-Yates with Philox4x32-10 keyed by the seed. It takes O(N) time and 8·N bytes.
+// How an epoch's samples are ordered.
+//   kNone     0, 1, 2, ...
+//   kFull     any order is as likely as any other
+//   kBlocks   the samples are divided into blocks of neighbours. The blocks come in a random order. Then the samples
+//   are
+//             permuted within windows of consecutive positions. A disk reads a block in one go, and only the samples of
+//             a window must be at hand.
+struct Shuffle {
+  enum Kind { kNone, kFull, kBlocks };
+  Kind kind = kNone;
+  std::int64_t block = 256;    // samples of a block, at least 1
+  std::int64_t window = 4096;  // positions of a window, at least 1
+
+  Shuffle() = default;
+  Shuffle(bool shuffles) : kind(shuffles ? kFull : kNone) {}  // NOLINT: `.shuffle = true` means kFull
+  Shuffle(Kind its_kind) : kind(its_kind) {}                  // NOLINT: `.shuffle = Shuffle::kBlocks`
+};
+
+// order[position] = index of the sample. For kNone no table is stored. Otherwise the table is made by Fisher-Yates with
+// Philox4x32-10 keyed by the seed. It takes O(N) time and 8·N bytes.
 class Order {
  public:
-  Order(std::int64_t size, bool shuffle, std::uint64_t seed, std::int64_t epoch);
+  Order(std::int64_t size, const Shuffle& shuffle, std::uint64_t seed, std::int64_t epoch);
   std::int64_t operator[](std::int64_t position) const {
     return table_.empty() ? position : table_[static_cast<std::size_t>(position)];
   }
@@ -40,7 +58,7 @@ class Order {
 struct SamplerOptions {
   std::int64_t size = 0;          // N, at least 1
   std::int64_t global_batch = 0;  // G, at least 1
-  bool shuffle = false;
+  Shuffle shuffle = {};
   std::uint64_t seed = 0;
   bool drop_last = false;  // leave out the last batch if it has fewer than G samples
 };

@@ -1,0 +1,41 @@
+// Where the samples of a pipeline come from. Each step on samples is a source that takes from another one.
+// Thread rule: any thread may call any function.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reigen/data/dataset.h"
+#include "reigen/data/pipeline.h"
+#include "reigen/data/sample.h"
+
+namespace reigen::data {
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  virtual std::int64_t size() const = 0;
+  virtual const std::string& name() const = 0;
+  virtual Sample sample(const Pass& pass, std::int64_t index) const = 0;
+  virtual Meaning meaning() const = 0;
+  virtual std::int64_t terms(std::int64_t index) const = 0;
+};
+using SourcePtr = std::shared_ptr<const SampleSource>;
+
+SourcePtr source_of(DatasetPtr data);
+SourcePtr mapped(SourcePtr from, Step step, std::uint32_t place);
+SourcePtr chosen(SourcePtr from, std::vector<std::int64_t> indices, const char* how);
+// Sample i is sample picks[i].second of part picks[i].first.
+SourcePtr joined(std::vector<SourcePtr> parts, std::vector<std::pair<std::size_t, std::int64_t>> picks,
+                 const char* how);
+
+// The end of a pipeline: a dataset of the samples of `from`.
+struct EndOptions {
+  image::Output output;
+  Collate collate;
+};
+DatasetPtr dataset_of(SourcePtr from, const EndOptions& options);
+
+}  // namespace reigen::data
