@@ -27,6 +27,12 @@ std::optional<FieldKind> field_kind_of(std::string_view name) {
 
 std::string_view name_of(ContainerKind kind) { return kContainerKinds[static_cast<std::size_t>(kind)]; }
 
+std::optional<ContainerKind> container_kind_of(std::string_view name) {
+  const auto found = std::find(kContainerKinds.begin(), kContainerKinds.end(), name);
+  if (found == kContainerKinds.end()) return std::nullopt;
+  return static_cast<ContainerKind>(found - kContainerKinds.begin());
+}
+
 std::string describe(const Field& field) {
   if (field.kind != FieldKind::kTensor) return fmt::format("{} ({})", field.name, name_of(field.kind));
   return fmt::format("{} (tensor {})", field.name, format::describe(field.type, field.shape));

@@ -14,6 +14,11 @@ void fail_not_built_in(std::string_view library, std::string_view package) {
                             .fix = fmt::format("install {} (apt-get install {}), then build again", package, package)});
 }
 
-std::vector<Library> libraries() { return {{"LMDB", lmdb_version()}, {"zstd", zstd_version()}}; }
+std::vector<Library> libraries() {
+  return {{"LMDB", lmdb_version()},
+          {"HDF5", hdf5_version()},
+          {"libarchive", libarchive_version()},
+          {"zstd", zstd_version()}};
+}
 
 }  // namespace reigen::container

@@ -47,6 +47,7 @@ Field field_of(const format::JsonPart& json) {
 std::string to_json(const Meta& meta) {
   nlohmann::ordered_json json;
   json["version"] = kVersion;
+  json["container"] = name_of(meta.kind);
   json["count"] = meta.count;
   json["fields"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < meta.fields.size(); ++i) {
@@ -77,7 +78,9 @@ Meta parse_meta(std::string_view json, const std::string& file) {
   if (all.at("version").number() != kVersion) all.at("version").refuse(fmt::format("{}", kVersion));
   const std::string hash = hash_before_key(json);
   if (all.at("hash").text() != hash) all.at("hash").refuse(hash, "does not match the content");
-  Meta meta{.count = all.at("count").number()};
+  const auto kind = container_kind_of(all.at("container").text());
+  if (!kind) all.at("container").refuse("LMDB, HDF5, TFRecord or tar");
+  Meta meta{.kind = *kind, .count = all.at("count").number()};
   if (meta.count < 1 || meta.count > kMostSamples) all.at("count").refuse("a number of samples, at least 1");
   for (const format::JsonPart& field : all.at("fields").elements()) {
     meta.fields.push_back(field_of(field));

@@ -1,5 +1,5 @@
 // What Reigen's writers store beside the samples: `__meta__`, a JSON text, and `__hashes__`, hash_of() each sample as
-// eight bytes, little-endian. LMDB has both as keys, HDF5 as an attribute and a dataset, TFRecord and tar as files of
+// eight bytes, little-endian. LMDB has both as keys, HDF5 as datasets, TFRecord and tar as files of
 // their folder. Both have hashes of their own in the JSON, so damage to them is found.
 // Thread rule: pure functions.
 #pragma once
@@ -19,6 +19,7 @@ inline constexpr std::string_view kMetaName = "__meta__";
 inline constexpr std::string_view kHashesName = "__hashes__";
 
 struct Meta {
+  ContainerKind kind = ContainerKind::kLmdb;
   std::int64_t count = 0;
   std::vector<Field> fields = {};
   std::vector<std::string> stored = {};  // the name of each field in the container

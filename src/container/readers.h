@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "container/shards/shard_set.h"
 #include "reigen/container/container.h"
 
 namespace reigen::container {
@@ -15,5 +16,9 @@ std::unique_ptr<Reader> open_class_folders(const std::filesystem::path& path, co
 std::unique_ptr<Reader> open_flat_folder(const std::filesystem::path& path, const OpenOptions& options);
 std::unique_ptr<Reader> open_lmdb(const std::filesystem::path& path, const OpenOptions& options);
 std::unique_ptr<Reader> open_hdf5(const std::filesystem::path& path, const OpenOptions& options);
+std::unique_ptr<Reader> open_tfrecord(const ShardSet& shards, const OpenOptions& options);
+std::unique_ptr<Reader> open_tar(const ShardSet& shards, const OpenOptions& options);
+// Compressed tars through libarchive, in order only.
+std::unique_ptr<Reader> open_packed_tar(const ShardSet& shards, const OpenOptions& options);
 
 }  // namespace reigen::container

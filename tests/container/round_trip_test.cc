@@ -152,7 +152,10 @@ TEST_P(RoundTrip, TheBytesDoNotDependOnTheWorkers) {
 INSTANTIATE_TEST_SUITE_P(
     Containers, RoundTrip,
     testing::Values(Case{.file = "a.lmdb", .needs = lmdb_version},
-                    Case{.file = "z.lmdb", .compression = Compression::kZstd, .needs = zstd_version}),
+                    Case{.file = "z.lmdb", .compression = Compression::kZstd, .needs = zstd_version},
+                    Case{.file = "a.tfrecord"}, Case{.file = "s.tfrecord", .shards = 3}, Case{.file = "a.tar"},
+                    Case{.file = "s.tar", .shards = 4}, Case{.file = "a.h5", .needs = hdf5_version},
+                    Case{.file = "z.h5", .compression = Compression::kZstd, .needs = hdf5_version}),
     [](const auto& test) {
       std::string name = test.param.file + std::to_string(test.index);
       std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });

@@ -57,7 +57,7 @@ struct Value {
 std::vector<std::int64_t> shape_of(const Field& field, const Value& value, const std::string& where);
 
 // The values of one sample, in the order of Reader::fields(). Its bytes live as long as a copy of the Record. They are
-// read-only memory of the container where it is mapped, and memory of their own otherwise.
+// read-only memory of the container where it is mapped, and memory of their own otherwise. They have any alignment.
 class Record {
  public:
   Record() = default;
@@ -80,6 +80,7 @@ std::uint64_t hash_of(const Record& record);
 
 enum class ContainerKind : std::uint8_t { kFolder, kLmdb, kHdf5, kTfRecord, kTar };
 std::string_view name_of(ContainerKind kind);  // "folder", "LMDB", "HDF5", "TFRecord", "tar"
+std::optional<ContainerKind> container_kind_of(std::string_view name);
 
 class Reader {
  public:

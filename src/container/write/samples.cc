@@ -48,7 +48,7 @@ void SampleCheck::finish() const {
 }
 
 Meta SampleCheck::meta() const {
-  Meta meta{.count = count(), .fields = fields()};
+  Meta meta{.kind = options_.kind, .count = count(), .fields = fields()};
   for (const Field& field : fields()) meta.stored.push_back(stored_name(field, options_.kind));
   meta.classes = options_.classes;
   meta.compression = options_.compression;

@@ -62,9 +62,9 @@ std::unique_ptr<Writer> make_writer(const std::filesystem::path& path, const Wri
   check_options(path, options);
   switch (options.kind) {
     case ContainerKind::kLmdb: return make_lmdb_writer(path, options);
-    case ContainerKind::kHdf5:
-    case ContainerKind::kTfRecord:
-    case ContainerKind::kTar:
+    case ContainerKind::kHdf5: return make_hdf5_writer(path, options);
+    case ContainerKind::kTfRecord: return make_tfrecord_writer(path, options);
+    case ContainerKind::kTar: return make_tar_writer(path, options);
     case ContainerKind::kFolder: break;
   }
   refuse_option(fmt::format("'{}' cannot be written as a folder", path.string()), "folder",
