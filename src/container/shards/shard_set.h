@@ -15,8 +15,8 @@ namespace reigen::container {
 struct ShardSet {
   std::string name = {};                          // the path as the user gave it, for messages
   std::vector<std::filesystem::path> files = {};  // in the order of their samples
-  std::optional<Meta> meta = {};             // of a folder that Reigen wrote
-  std::vector<std::uint64_t> hashes = {};    // with the meta data
+  std::optional<Meta> meta = {};                  // of a folder that Reigen wrote
+  std::vector<std::uint64_t> hashes = {};         // with the meta data
 };
 
 // A file or a pattern: "a.tar", "a-{000000..000063}.tar", "train-*-of-00064". Throws IoError with exit code 66 if

@@ -331,6 +331,31 @@ std::string tar_header(const std::string& name, std::uint64_t size) {
   return header + header_block(name, size, '0');
 }
 
+void compare_headers(const format::InputFile& file, const TarIndex& index, std::int64_t first,
+                     const std::function<void(std::int64_t sample, std::uint64_t offset)>& report) {
+  std::uint64_t end = 0;  // of the file before
+  std::string expected;
+  std::string found;
+  const auto compare = [&](std::uint64_t to, std::int64_t sample) {
+    if (to < end || to - end != expected.size()) return report(sample, end);
+    found.assign(expected.size(), '\0');
+    found.resize(file.read_at(end, std::as_writable_bytes(std::span(found.data(), found.size()))));
+    if (found != expected) report(sample, end);
+  };
+  for (std::size_t sample = 0; sample < index.samples(); ++sample) {
+    const std::int64_t number = first + static_cast<std::int64_t>(sample);
+    for (std::uint64_t i = index.firsts[sample]; i < index.firsts[sample + 1]; ++i) {
+      const TarFile& member = index.files[i];
+      expected += tar_header(fmt::format("{:012}.{}", number, index.endings[member.ending]), member.size);
+      compare(member.offset, number);
+      end = member.offset + member.size;
+      expected = tar_padding(member.size);
+    }
+  }
+  expected += tar_end();
+  compare(file.size(), -1);
+}
+
 std::string_view tar_padding(std::uint64_t size) {
   static constexpr std::array<char, kTarBlockBytes> kZeros{};
   return {kZeros.data(), static_cast<std::size_t>(rounded_to_blocks(size) - size)};

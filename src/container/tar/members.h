@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +37,12 @@ struct TarIndex {
 // of the file, a file without its end (two blocks of zeros), and bytes behind that end. With `fault`, the scan ends
 // there, and the text of the error is put there.
 TarIndex scan_tar(const format::InputFile& file, bool with_names = false, std::string* fault = nullptr);
+
+// Compares the bytes between the files, and those after the last, with what tar_header(), tar_padding() and tar_end()
+// give for the names "%012d.ENDING" of Reigen's tars, whose first sample has the number `first`. Calls `report` with the
+// number of each sample that has other bytes, or -1 for the end of the tar. `index` fits the file.
+void compare_headers(const format::InputFile& file, const TarIndex& index, std::int64_t first,
+                     const std::function<void(std::int64_t sample, std::uint64_t offset)>& report);
 
 // DALI's index: "v1.2 COUNT", then for each sample groups `ending offset size name`. Throws InvalidArgument for a name
 // with a blank, which the format cannot have.
