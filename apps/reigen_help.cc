@@ -10,7 +10,6 @@
 #include "base/environment.h"
 #include "base/machine/cores.h"
 #include "reigen/base/error.h"
-#include "reigen/container/container.h"
 #include "reigen_commands.h"
 
 namespace reigen::apps {
@@ -134,12 +133,7 @@ int help_command(const Arguments& arguments) {
 }
 
 int version_command() {
-  fmt::print("reigen " REIGEN_VERSION "\ncontainers:");
-  for (const container::Library& library : container::libraries()) {
-    const bool is_there = !library.version.empty();
-    fmt::print(" {} {}{}", library.name, is_there ? library.version : "(not built in)",
-               library.name == "zstd" ? "\n" : ",");
-  }
+  fmt::print("reigen " REIGEN_VERSION "\ncontainers: " REIGEN_CONTAINERS "\n");
   return 0;
 }
 

@@ -8,11 +8,11 @@
 
 #include "reigen/base/error.h"
 
-namespace reigen::apps {
+namespace reigen::apps::data {
 
 namespace {
 
-constexpr const char* kDataHelp =
+constexpr const char* kHelp =
     "reigen data: datasets in containers; without LibTorch\n"
     "\n"
     "  pack SOURCE TARGET [options]            writes the samples of any container into another: TARGET.lmdb, .h5,\n"
@@ -23,16 +23,23 @@ constexpr const char* kDataHelp =
     "\n"
     "PATH: a folder with a folder of pictures for each class, a flat folder with --labels FILE, LMDB, HDF5, files or\n"
     "folders of TFRecord and tar, or a pattern of shards such as train-{000000..000063}.tar.\n"
-    "docs/containers.md describes the formats. `reigen data pack --help` lists the options.\n";
+    "`reigen data --version` lists the libraries that are built in. docs/containers.md describes the formats.\n"
+    "`reigen data pack --help` lists the options.\n";
 
 }  // namespace
 
-int data_command(const Arguments& arguments) {
+int command(const Arguments& arguments) {
   const std::map<std::string, int (*)(const Arguments&)> parts = {
-      {"pack", data::pack}, {"inspect", data::inspect}, {"verify", data::verify}, {"index", data::index}};
+      {"pack", pack}, {"inspect", inspect}, {"verify", verify}, {"index", index}};
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
-    fmt::print(arguments.empty() ? stderr : stdout, "{}", kDataHelp);
+    fmt::print(arguments.empty() ? stderr : stdout, "{}", kHelp);
     return static_cast<int>(arguments.empty() ? ExitCode::kUsage : ExitCode::kOk);
+  }
+  if (arguments[0] == "--version") {
+    for (const container::Library& library : container::libraries()) {
+      fmt::print("{} {}\n", library.name, library.version.empty() ? "not built in" : library.version);
+    }
+    return 0;
   }
   const auto part = parts.find(arguments[0]);
   if (part != parts.end()) return part->second(Arguments(arguments.begin() + 1, arguments.end()));
@@ -46,8 +53,6 @@ int data_command(const Arguments& arguments) {
        .fix = meant.empty() ? "`reigen data --help` lists them" : "did you mean `reigen data " + meant + "`?"},
       ExitCode::kUsage);
 }
-
-namespace data {
 
 void SourceOptions::add_to(CLI::App& app) {
   app.add_option("--fields", fields,
@@ -79,5 +84,4 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
 }
 
-}  // namespace data
-}  // namespace reigen::apps
+}  // namespace reigen::apps::data

@@ -11,6 +11,7 @@
 
 namespace reigen::apps::data {
 
+int command(const Arguments& arguments);  // `reigen data`, with the word of a subcommand first
 int pack(const Arguments& arguments);
 int inspect(const Arguments& arguments);
 int verify(const Arguments& arguments);

@@ -39,8 +39,8 @@ struct TarIndex {
 TarIndex scan_tar(const format::InputFile& file, bool with_names = false, std::string* fault = nullptr);
 
 // Compares the bytes between the files, and those after the last, with what tar_header(), tar_padding() and tar_end()
-// give for the names "%012d.ENDING" of Reigen's tars, whose first sample has the number `first`. Calls `report` with the
-// number of each sample that has other bytes, or -1 for the end of the tar. `index` fits the file.
+// give for the names "%012d.ENDING" of Reigen's tars, whose first sample has the number `first`. Calls `report` with
+// the number of each sample that has other bytes, or -1 for the end of the tar. `index` fits the file.
 void compare_headers(const format::InputFile& file, const TarIndex& index, std::int64_t first,
                      const std::function<void(std::int64_t sample, std::uint64_t offset)>& report);
 
