@@ -157,6 +157,8 @@ class Hdf5Writer final : public Writer {
     }
     column.packs = !column.varies && is_packed(field, samples_.options().compression);
     column.chunk_rows = std::clamp<std::uint64_t>(kChunkBytes / column.row_bytes, 1, kMostChunkRows);
+    const std::int64_t count = samples_.options().count;
+    if (count > 0) column.chunk_rows = std::min(column.chunk_rows, static_cast<std::uint64_t>(count));
     std::vector<hsize_t> sizes = {0};
     std::vector<hsize_t> most = {H5S_UNLIMITED};
     std::vector<hsize_t> chunk = {column.chunk_rows};
