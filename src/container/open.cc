@@ -4,6 +4,7 @@
 #include <optional>
 #include <system_error>
 
+#include "container/folder/class_folders.h"
 #include "container/readers.h"
 #include "container/shards/detect.h"
 #include "container/shards/shard_set.h"
@@ -54,12 +55,28 @@ std::unique_ptr<Reader> open_shards(const ShardSet& shards, const OpenOptions& o
   fail_of_no_kind(shards.files.front());
 }
 
+// A flat folder of pictures has no classes; a file can give them.
+void refuse_flat_folder(const fs::path& path) {
+  std::error_code ignored;
+  std::string picture;
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    if (entry.is_directory(ignored)) return;
+    if (is_picture_name(entry.path())) picture = entry.path().filename().string();
+  }
+  if (picture.empty()) return;
+  throw DataError(Report{.what = fmt::format("'{}' holds pictures without classes", path.string()),
+                         .got = fmt::format("'{}' and no folders", picture),
+                         .expected = "a folder of pictures for each class, or a file of labels",
+                         .fix = "--labels FILE gives a file with lines `name label`"});
+}
+
 std::unique_ptr<Reader> open_folder(const fs::path& path, const OpenOptions& options) {
   std::error_code ignored;
   if (!options.labels_file.empty()) return open_flat_folder(path, options);
   if (fs::exists(path / "data.mdb", ignored)) return open_lmdb(path, options);
   const ShardSet shards = shards_in_folder(path);
   if (!shards.files.empty()) return open_shards(shards, options);
+  refuse_flat_folder(path);
   return open_class_folders(path, options);
 }
 

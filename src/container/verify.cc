@@ -105,7 +105,7 @@ void compare_own_tars(const ShardSet& set, Verified& result) {
       index = parse_tar_index(read_small_file(index_path_of(shard), kMostIndexText), file.size());
     }
     std::string fault;
-    if (!index) index = scan_tar(file, false, &fault);
+    if (!index || !ends_as_indexed(file, *index)) index = scan_tar(file, false, &fault);
     compare_headers(file, *index, first, [&](std::int64_t sample, std::uint64_t offset) {
       const std::string what = sample < 0 ? "the end of the tar" : fmt::format("sample {}", sample);
       result.faults.push_back(

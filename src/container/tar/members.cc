@@ -284,6 +284,13 @@ std::optional<TarIndex> parse_tar_index(std::string_view text, std::uint64_t fil
   return fits ? std::optional(std::move(index)) : std::nullopt;
 }
 
+bool ends_as_indexed(const format::InputFile& file, const TarIndex& index) {
+  const std::uint64_t end =
+      index.files.empty() ? 0 : rounded_to_blocks(index.files.back().offset + index.files.back().size);
+  TarBlock block{};
+  return file.read_at(end, block) == block.size() && is_zero(block);
+}
+
 namespace {
 
 std::string header_block(std::string_view name, std::uint64_t size, char type) {

@@ -49,6 +49,8 @@ void compare_headers(const format::InputFile& file, const TarIndex& index, std::
 std::string tar_index_text(const TarIndex& index, const std::string& file);
 // Nothing if the text is no index that may be of a file of this size.
 std::optional<TarIndex> parse_tar_index(std::string_view text, std::uint64_t file_size);
+// Whether the tar ends behind the last file of the index.
+bool ends_as_indexed(const format::InputFile& file, const TarIndex& index);
 
 // "a/b.seg.png" -> {"a/b", "seg.png"}; nothing for names that belong to no sample.
 struct SplitName {

@@ -27,7 +27,8 @@ TarIndex index_of(const format::InputFile& file, bool use_index) {
   std::error_code ignored;
   if (use_index && std::filesystem::exists(path, ignored)) {
     // An index that does not fit is of another file. The scan gives the right one.
-    if (auto index = parse_tar_index(read_small_file(path, kMostTarIndex), file.size())) return std::move(*index);
+    auto index = parse_tar_index(read_small_file(path, kMostTarIndex), file.size());
+    if (index && ends_as_indexed(file, *index)) return std::move(*index);
   }
   return scan_tar(file);
 }
