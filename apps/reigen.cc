@@ -28,15 +28,16 @@ int dispatch(const Arguments& arguments) {
   if (command == "devices") return reigen::apps::devices_command(rest);
   if (command == "flight") return reigen::apps::flight_command(rest);
   if (command == "checkpoint") return reigen::apps::checkpoint_command(rest);
+  if (command == "data") return reigen::apps::data_command(rest);
   if (command == "help" || command == "--help" || command == "-h") return reigen::apps::help_command(rest);
   if (command == "version" || command == "--version") return reigen::apps::version_command();
   const std::string meant =
       reigen::apps::nearest(command, {"run", "train", "generate", "bench", "tune", "devices", "flight", "checkpoint",
-                                      "help", "version", "--help", "--version"});
+                                      "data", "help", "version", "--help", "--version"});
   throw reigen::InvalidArgument(
       {.what = "unknown command",
        .got = command,
-       .expected = "run, train, generate, bench, tune, devices, flight, checkpoint, help or version",
+       .expected = "run, train, generate, bench, tune, devices, flight, checkpoint, data, help or version",
        .fix = meant.empty() ? "reigen --help lists the commands" : "did you mean `reigen " + meant + "`?"},
       reigen::ExitCode::kUsage);
 }

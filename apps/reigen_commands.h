@@ -19,6 +19,7 @@ int tune_command(const Arguments& arguments);
 int devices_command(const Arguments& arguments);
 int flight_command(const Arguments& arguments);
 int checkpoint_command(const Arguments& arguments);
+int data_command(const Arguments& arguments);
 int help_command(const Arguments& arguments);
 int version_command();
 std::string overview();  // `reigen --help`

@@ -95,6 +95,8 @@ std::string overview() {
          "missing\n"
          "  reigen flight [PID]                                       what the ranks of a running job called last\n"
          "  reigen checkpoint inspect|verify|diff|... PATH            look at checkpoints, change their form\n"
+         "  reigen data pack|inspect|verify|index PATH                datasets in containers: LMDB, HDF5, TFRecord, "
+         "tar\n"
          "  reigen help environment                                   variables that are read and set\n"
          "  reigen version\n"
          "\n"
@@ -114,21 +116,24 @@ int help_command(const Arguments& arguments) {
   if (topic == "tune") return tune_command({"--help"});
   if (topic == "devices") return devices_command({"--help"});
   if (topic == "flight") return flight_command({"--help"});
+  if (topic == "checkpoint") return checkpoint_command({"--help"});
+  if (topic == "data") return data_command({"--help"});
   if (topic == "environment") {
     print_environment();
     return 0;
   }
-  const std::string meant =
-      nearest(topic, {"run", "train", "generate", "bench", "tune", "devices", "flight", "environment"});
-  throw InvalidArgument({.what = "no help on this",
-                         .got = topic,
-                         .expected = "run, train, generate, bench, tune, devices, flight or environment",
-                         .fix = meant.empty() ? std::string() : "did you mean `reigen help " + meant + "`?"},
-                        ExitCode::kUsage);
+  const std::string meant = nearest(
+      topic, {"run", "train", "generate", "bench", "tune", "devices", "flight", "checkpoint", "data", "environment"});
+  throw InvalidArgument(
+      {.what = "no help on this",
+       .got = topic,
+       .expected = "run, train, generate, bench, tune, devices, flight, checkpoint, data or environment",
+       .fix = meant.empty() ? std::string() : "did you mean `reigen help " + meant + "`?"},
+      ExitCode::kUsage);
 }
 
 int version_command() {
-  fmt::print("reigen " REIGEN_VERSION "\n");
+  fmt::print("reigen " REIGEN_VERSION "\ncontainers: " REIGEN_CONTAINERS "\n");
   return 0;
 }
 

@@ -33,10 +33,12 @@ if(REIGEN_WITH_TORCH)
           ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" FILE_SET HEADERS)
   install(EXPORT reigen_torch NAMESPACE reigen:: DESTINATION "${_package}")
 endif()
+get_property(_container_libraries GLOBAL PROPERTY REIGEN_LINKED_CONTAINER_LIBRARIES)
 configure_file("${CMAKE_CURRENT_LIST_DIR}/reigen-config.cmake.in" "${PROJECT_BINARY_DIR}/reigen-config.cmake" @ONLY)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/reigen-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/reigen-config.cmake" "${PROJECT_BINARY_DIR}/reigen-config-version.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/reigen_find_torch.cmake" "${CMAKE_CURRENT_LIST_DIR}/reigen_find_pcre2.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/reigen_find_containers.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/reigen_shared_libstdcxx.cmake"
         DESTINATION "${_package}")
 

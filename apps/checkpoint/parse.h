@@ -8,27 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "command_line.h"
 #include "reigen/base/error.h"
 #include "reigen/checkpoint/weights.h"
 #include "reigen_commands.h"
 
 namespace reigen::apps::checkpoint {
-
-// Returns false for --help, after printing the help. Throws InvalidArgument with exit code 2 for a wrong command line.
-inline bool parse(CLI::App& app, const Arguments& arguments) {
-  Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes words from the back
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return false;
-  } catch (const CLI::ParseError& error) {
-    throw InvalidArgument(
-        Report{.what = error.what(), .fix = fmt::format("`{} --help` lists what it takes", app.get_name())},
-        ExitCode::kUsage);
-  }
-  return true;
-}
 
 // A line of output such as "best_acc   numpy._core.multiarray.scalar (not read)".
 inline std::string unread_row(const reigen::checkpoint::Unread& item) {

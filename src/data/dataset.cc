@@ -101,8 +101,6 @@ Meaning Dataset::meaning() const { return {}; }
 
 std::int64_t Dataset::terms(std::int64_t) const { return 1; }
 
-const char* to_string(Split split) { return split == Split::kTrain ? "train" : "test"; }
-
 const at::Tensor& Samples::at(std::string_view name) const {
   const at::Tensor* found = nullptr;
   for_each([&](std::string_view one, const at::Tensor& tensor) {

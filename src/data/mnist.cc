@@ -10,8 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "container/folder/walk.h"
 #include "data/fingerprint.h"
-#include "data/pictures/folder.h"
 #include "data/pictures/image_dataset.h"
 #include "reigen/base/error.h"
 #include "reigen/format/idx.h"
@@ -20,6 +20,11 @@ namespace reigen::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+using container::lower;
+using container::Taken;
+using container::walk;
+using container::WalkOptions;
 
 class Mnist : public ImageDataset {
  public:

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "container/folder/walk.h"
 #include "data/documents.h"
 #include "data/fingerprint.h"
-#include "data/pictures/folder.h"
 #include "format/byte_stream.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
@@ -22,6 +22,15 @@ namespace reigen::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+using container::folders_in;
+using container::lower;
+using container::split_folders;
+using container::split_in_last_word;
+using container::split_word;
+using container::SplitFolders;
+using container::walk;
+using container::WalkOptions;
 
 constexpr std::size_t kLeastBytes = 20;
 constexpr std::uint64_t kMostText = 4 * kGiB;

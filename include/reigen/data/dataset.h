@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "reigen/container/split.h"
 #include "reigen/data/meaning.h"
 
 namespace reigen::data {
@@ -102,9 +103,8 @@ class Dataset {
 
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
-enum class Split { kTrain, kTest };
-
-const char* to_string(Split split);  // "train", "test"
+using container::Split;
+using container::to_string;
 
 // A dataset of CPU tensors that have the same first size; sample i is row i of each. Its meaning() consists of types,
 // shapes and two hashes: one of all tensors of integers or booleans, and one of all other tensors. If a resumed run

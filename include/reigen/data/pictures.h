@@ -16,10 +16,12 @@
 #include <string>
 #include <vector>
 
+#include "reigen/container/taken.h"
 #include "reigen/data/dataset.h"
-#include "reigen/data/taken.h"
 
 namespace reigen::data {
+
+using container::Taken;
 
 inline constexpr std::size_t kPictureSide = 32;
 inline constexpr std::size_t kPictureBytes = 3 * kPictureSide * kPictureSide;

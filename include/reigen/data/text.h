@@ -15,11 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "reigen/container/taken.h"
 #include "reigen/data/dataset.h"
 #include "reigen/data/encoding.h"
-#include "reigen/data/taken.h"
 
 namespace reigen::data {
+
+using container::Taken;
 
 inline constexpr std::int64_t kIgnoredToken = -100;  // PyTorch's cross entropy ignores a target with this value
 

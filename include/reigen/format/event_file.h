@@ -24,9 +24,6 @@
 
 namespace reigen::format {
 
-// The CRC32C (Castagnoli) of `data`.
-std::uint32_t crc32c(std::string_view data);
-
 // "events.out.tfevents.1764412345.host.4711.2.reigen": seconds since 1970, the machine, the process, the number of such
 // names in this process before, and the ending.
 std::string event_file_name(double wall_time, std::string_view ending);

@@ -8,7 +8,8 @@
 #include <cstring>
 #include <optional>
 
-#include "format/events/protobuf.h"
+#include "format/crc32c/crc32c.h"
+#include "format/protobuf.h"
 
 namespace reigen::format {
 namespace {
@@ -30,25 +31,6 @@ enum : std::uint32_t { kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5, k
 
 constexpr const char* kEndOfSession = "_hparams_/session_end_info";
 
-std::array<std::array<std::uint32_t, 256>, 8> make_tables() {
-  constexpr std::uint32_t kPolynomial = 0x82F63B78;  // reversed
-  std::array<std::array<std::uint32_t, 256>, 8> tables{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc & 1) != 0 ? (crc >> 1) ^ kPolynomial : crc >> 1;
-    tables[0][i] = crc;
-  }
-  for (std::size_t t = 1; t < 8; ++t) {
-    for (std::size_t i = 0; i < 256; ++i) tables[t][i] = (tables[t - 1][i] >> 8) ^ tables[0][tables[t - 1][i] & 0xff];
-  }
-  return tables;
-}
-
-std::uint32_t masked(std::string_view data) {
-  const std::uint32_t crc = crc32c(data);
-  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U;
-}
-
 template <class Number>
 void put(std::string& bytes, Number number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -66,9 +48,9 @@ std::string record(const Message& message) {
   std::string bytes;
   bytes.reserve(kHead + data.size() + kTail);
   put(bytes, static_cast<std::uint64_t>(data.size()));
-  put(bytes, masked(std::string_view(bytes).substr(0, 8)));
+  put(bytes, masked_crc32c(std::string_view(bytes).substr(0, 8)));
   bytes += data;
-  put(bytes, masked(data));
+  put(bytes, masked_crc32c(data));
   return bytes;
 }
 
@@ -154,18 +136,6 @@ bool read_event(std::string_view data, Event& found) {
 }
 
 }  // namespace
-
-std::uint32_t crc32c(std::string_view data) {
-  static const auto kTables = make_tables();
-  std::uint32_t crc = ~0U;
-  for (; data.size() >= 8; data.remove_prefix(8)) {
-    const std::uint64_t eight = get<std::uint64_t>(data) ^ crc;
-    crc = 0;
-    for (std::size_t i = 0; i < 8; ++i) crc ^= kTables[7 - i][(eight >> (8 * i)) & 0xff];
-  }
-  for (const char c : data) crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<unsigned char>(c)) & 0xff];
-  return ~crc;
-}
 
 std::string event_file_name(double wall_time, std::string_view ending) {
   static std::atomic<int> number = 0;
@@ -280,11 +250,12 @@ std::size_t read_events(std::string_view content, const std::function<bool(const
     const std::string_view rest = content.substr(length);
     if (rest.size() < kHead + kTail) return length;
     const auto size = get<std::uint64_t>(rest);
-    if (masked(rest.substr(0, 8)) != get<std::uint32_t>(rest.substr(8)) || size > rest.size() - kHead - kTail)
+    if (masked_crc32c(rest.substr(0, 8)) != get<std::uint32_t>(rest.substr(8)) || size > rest.size() - kHead - kTail)
       return length;
     const std::string_view data = rest.substr(kHead, size);
     Event event;
-    if (masked(data) != get<std::uint32_t>(rest.substr(kHead + size)) || !read_event(data, event) || !visit(event))
+    if (masked_crc32c(data) != get<std::uint32_t>(rest.substr(kHead + size)) || !read_event(data, event) ||
+        !visit(event))
       return length;
     length += kHead + size + kTail;
   }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace reigen::data {
+namespace reigen::container {
 
 struct PassedOver {
   std::string reason;                      // why: "hidden", "of another ending"
@@ -28,4 +28,4 @@ struct Taken {
   std::string text() const;
 };
 
-}  // namespace reigen::data
+}  // namespace reigen::container

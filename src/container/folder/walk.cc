@@ -1,4 +1,4 @@
-#include "data/pictures/folder.h"
+#include "container/folder/walk.h"
 
 #include <sys/stat.h>
 
@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "reigen/base/error.h"
 
-namespace reigen::data {
+namespace reigen::container {
 
 namespace {
 
@@ -147,6 +147,8 @@ constexpr Word kWords[] = {
 
 }  // namespace
 
+const char* to_string(Split split) { return split == Split::kTrain ? "train" : "test"; }
+
 std::vector<fs::path> walk(const fs::path& folder, const WalkOptions& options, Taken& taken) {
   Walk walk{.options = options, .taken = taken};
   walk.enter(folder, 0);
@@ -216,4 +218,4 @@ std::optional<SplitWord> split_in_last_word(std::string_view name) {
   return split_word(before == std::string_view::npos ? name : name.substr(before + 1));
 }
 
-}  // namespace reigen::data
+}  // namespace reigen::container

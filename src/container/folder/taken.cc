@@ -1,16 +1,16 @@
-#include "reigen/data/taken.h"
+#include "reigen/container/taken.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-namespace reigen::data {
+namespace reigen::container {
 
 namespace {
 
 constexpr std::size_t kExamples = 3;
 
-PassedOver& place_of(std::vector<PassedOver>& all, std::string_view reason) {
+PassedOver& entry_of(std::vector<PassedOver>& all, std::string_view reason) {
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const PassedOver& other) { return other.reason == reason; });
   if (found != all.end()) return *found;
@@ -25,7 +25,7 @@ void show(std::vector<std::string>& examples, const std::string& example) {
 }  // namespace
 
 void Taken::pass_over(std::string_view reason, const std::string& example) {
-  PassedOver& place = place_of(passed_over, reason);
+  PassedOver& place = entry_of(passed_over, reason);
   ++place.count;
   show(place.examples, example);
 }
@@ -33,7 +33,7 @@ void Taken::pass_over(std::string_view reason, const std::string& example) {
 void Taken::add(const Taken& other) {
   files += other.files;
   for (const PassedOver& more : other.passed_over) {
-    PassedOver& place = place_of(passed_over, more.reason);
+    PassedOver& place = entry_of(passed_over, more.reason);
     place.count += more.count;
     for (const std::string& example : more.examples) show(place.examples, example);
   }
@@ -51,4 +51,4 @@ std::string Taken::text() const {
   return text;
 }
 
-}  // namespace reigen::data
+}  // namespace reigen::container

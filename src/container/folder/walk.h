@@ -19,10 +19,10 @@
 #include <string_view>
 #include <vector>
 
-#include "reigen/data/dataset.h"
-#include "reigen/data/taken.h"
+#include "reigen/container/split.h"
+#include "reigen/container/taken.h"
 
-namespace reigen::data {
+namespace reigen::container {
 
 struct WalkOptions {
   std::function<bool(const std::filesystem::path&)> wanted;  // whether the file with this path is wanted
@@ -64,4 +64,4 @@ struct SplitWord {
 std::optional<SplitWord> split_word(std::string_view name);
 std::optional<SplitWord> split_in_last_word(std::string_view name);
 
-}  // namespace reigen::data
+}  // namespace reigen::container

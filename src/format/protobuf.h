@@ -17,6 +17,23 @@ static_assert(std::endian::native == std::endian::little);
 
 enum class Kind : std::uint32_t { kVarint = 0, kEight = 1, kBytes = 2, kFour = 5 };
 
+inline void append_varint(std::string& bytes, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
+  bytes += static_cast<char>(value);
+}
+
+// Removes a varint from the beginning of `bytes`. Nothing if there is none, or one of more than 64 bits.
+inline std::optional<std::uint64_t> take_varint(std::string_view& bytes) {
+  std::uint64_t value = 0;
+  for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) return value;
+  }
+  return std::nullopt;
+}
+
 class Message {
  public:
   void integer(std::uint32_t field, std::int64_t value) {
@@ -46,10 +63,7 @@ class Message {
 
  private:
   void key(std::uint32_t field, Kind kind) { varint((field << 3) | static_cast<std::uint32_t>(kind)); }
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
-    bytes_ += static_cast<char>(value);
-  }
+  void varint(std::uint64_t value) { append_varint(bytes_, value); }
   void raw(const void* data, std::size_t size) { bytes_.append(static_cast<const char*>(data), size); }
 
   std::string bytes_;
@@ -107,16 +121,9 @@ class Fields {
     std::memcpy(value, part.data(), part.size());
   }
   std::uint64_t varint() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      const std::string_view one = taken(1);
-      if (one.empty()) return 0;
-      const auto byte = static_cast<unsigned char>(one.front());
-      value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
-    is_wrong_ = true;
-    return 0;
+    const auto value = take_varint(rest_);
+    is_wrong_ = is_wrong_ || !value;
+    return value.value_or(0);
   }
 
   std::string_view rest_;

@@ -1,0 +1,79 @@
+// Folders of pictures as containers: folders of classes, and flat ones with a file of labels.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "container/samples.h"
+#include "format/temporary_folder.h"
+#include "reigen/base/error.h"
+
+namespace reigen::container {
+namespace {
+
+using ::testing::HasSubstr;
+using tests::TemporaryFolder;
+namespace fs = std::filesystem;
+
+void put_picture(const TemporaryFolder& folder, const std::string& name, const std::string& content) {
+  fs::create_directories((folder.path() / name).parent_path());
+  folder.write(name, content);
+}
+
+template <class Error>
+std::string text_of_error(const fs::path& path, const OpenOptions& options, ExitCode code) {
+  try {
+    open(path, options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), code);
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+TEST(FolderReader, ClassesAreFoldersInTheOrderOfNames) {
+  const TemporaryFolder folder;
+  put_picture(folder, "cat/b.jpg", "2");
+  put_picture(folder, "cat/a.JPEG", "1");
+  put_picture(folder, "ant/deep/c.png", "0");
+  put_picture(folder, "ant/notes.txt", "x");
+  const auto reader = open(folder.path());
+  ASSERT_EQ(reader->size(), 3);
+  EXPECT_EQ(reader->kind(), ContainerKind::kFolder);
+  EXPECT_EQ(reader->classes(), (std::vector<std::string>{"ant", "cat"}));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(texts_of(reader->read(i))[0], std::to_string(i));
+    EXPECT_EQ(reader->read(i).at(1).label(), i > 0);
+  }
+  EXPECT_EQ(reader->where(2), "cat/b.jpg");
+  EXPECT_EQ(reader->stored_bytes(), 3U);
+}
+
+TEST(FolderReader, OneOfTwoSplitsMustBeChosen) {
+  const TemporaryFolder folder;
+  for (const char* name : {"train/a/1.jpg", "train/b/2.jpg", "val/b/3.jpg", "val/a/4.jpg"})
+    put_picture(folder, name, name);
+  EXPECT_THAT(text_of_error<InvalidArgument>(folder.path(), {}, ExitCode::kConfiguration), HasSubstr("train"));
+  EXPECT_EQ(open(folder.path() / "val")->size(), 2);
+  EXPECT_EQ(texts_of(open(folder.path(), {.split = Split::kTest})->read(0))[0], "val/a/4.jpg");
+}
+
+TEST(FolderReader, AFlatFolderNeedsLabels) {
+  const TemporaryFolder folder;
+  put_picture(folder, "flat/ILSVRC 1.JPEG", "one");
+  put_picture(folder, "flat/2.JPEG", "two");
+  const fs::path labels = folder.write("labels.txt", "2.JPEG 7\r\n\nILSVRC 1.JPEG\t 12 \n");
+  const auto reader = open(folder.path() / "flat", {.label_offset = 1, .labels_file = labels});
+  ASSERT_EQ(reader->size(), 2);
+  EXPECT_EQ(texts_of(reader->read(1))[0], "one");
+  EXPECT_EQ(reader->read(1).at(1).label(), 11);
+  EXPECT_THAT(text_of_error<DataError>(folder.path() / "flat", {}, ExitCode::kBadData), HasSubstr("--labels"));
+  const fs::path missing = folder.write("missing.txt", "2.JPEG 7\n3.JPEG 1\n");
+  EXPECT_THAT(text_of_error<IoError>(folder.path() / "flat", {.labels_file = missing}, ExitCode::kInputMissing),
+              HasSubstr("3.JPEG"));
+  const fs::path wrong = folder.write("wrong.txt", "2.JPEG 7\n3.JPEG cat\n");
+  EXPECT_THAT(text_of_error<DataError>(folder.path() / "flat", {.labels_file = wrong}, ExitCode::kBadData),
+              HasSubstr("line 2"));
+}
+
+}  // namespace
+}  // namespace reigen::container
