@@ -160,7 +160,9 @@ class Loader::Making : public BatchInMaking {
     try {
       maker_->make(unit);
     } catch (const DataError& error) {
-      state_.bad.leave_out(shown_[unit], error, state_.options.max_bad, state_.data->name());
+      // A sample that stands in is one of another rank, which counts it.
+      const bool is_own = batch_.count > 0 || state_.options.max_bad == 0;
+      if (is_own) state_.bad.leave_out(shown_[unit], error, state_.options.max_bad, state_.data->name());
       is_bad_[unit] = 1;
     }
   }
@@ -199,9 +201,8 @@ class Loader::Making : public BatchInMaking {
       const std::int64_t index = (shown_.back() + next) % size;
       try {
         return state_.data->gather_in(pass_, std::span(&index, 1));
-      } catch (const DataError& error) {
+      } catch (const DataError&) {
         if (next >= size) throw;
-        state_.bad.leave_out(index, error, state_.options.max_bad, state_.data->name());
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "data/pipeline/source.h"
+#include "reigen/base/error.h"
 
 namespace reigen::data {
 
@@ -44,7 +45,15 @@ class Mapped : public SampleSource {
   Sample sample(const Pass& pass, std::int64_t index) const override {
     Sample sample = from_->sample(pass, index);
     Random random({.seed = pass.seed, .epoch = pass.epoch, .sample = index, .place = place_});
-    step_(sample, random);
+    try {
+      step_(sample, random);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw Error(ExitCode::kBug, Report{.what = fmt::format("map() number {} of the pipeline threw for {}", place_ + 1,
+                                                             sample.where()),
+                                         .got = error.what()});
+    }
     return sample;
   }
 
