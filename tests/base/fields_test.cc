@@ -253,9 +253,9 @@ TEST(AlternativesOf, DefaultsHoldUntilAnotherNameIsChosen) {
 }
 
 TEST(FieldsTest, TimesAreReadPrintedAndCountedInSteps) {
-  for (const auto& [text, printed] : {std::pair("500", "500"), std::pair("500 steps", "500"), std::pair("1 epoch", "1 epoch"),
-                                      std::pair("2epochs", "2 epochs"), std::pair("0.25 epochs", "0.25 epochs"),
-                                      std::pair("1.5 h", "5400 s")}) {
+  for (const auto& [text, printed] :
+       {std::pair("500", "500"), std::pair("500 steps", "500"), std::pair("1 epoch", "1 epoch"),
+        std::pair("2epochs", "2 epochs"), std::pair("0.25 epochs", "0.25 epochs"), std::pair("1.5 h", "5400 s")}) {
     const auto read = read_duration(text);
     ASSERT_TRUE(read) << text;
     EXPECT_EQ(to_text(*read), printed);

@@ -519,8 +519,8 @@ TEST_F(ConfigTest, MilestonesAreStepsOrEpochs) {
   for (const char* text : {"1000,2000", "1000, 2000", "1000 , 2000 "}) {
     EXPECT_THAT(milestones(text), ::testing::ElementsAre(Duration{1000}, Duration{2000})) << text;
   }
-  EXPECT_THAT(milestones("30 epochs,60 epochs"), ::testing::ElementsAre(Duration{30, Duration::Unit::kEpochs},
-                                                                        Duration{60, Duration::Unit::kEpochs}));
+  EXPECT_THAT(milestones("30 epochs,60 epochs"),
+              ::testing::ElementsAre(Duration{30, Duration::Unit::kEpochs}, Duration{60, Duration::Unit::kEpochs}));
   for (const char* text : {"30 epochs, 20 epochs", "30 epochs, 400", "90 s", "0"}) {
     EXPECT_EQ(failure_of({"--optim.schedule", "multi_step", "--optim.milestones", text}).code, ExitCode::kConfiguration)
         << text;

@@ -21,7 +21,7 @@
 #include "reigen/optim/lion.h"
 #include "reigen/optim/rmsprop.h"
 #include "reigen/optim/sgd.h"
-#include "train/model/parameter_groups.h"
+#include "train/optimizer/parameter_groups.h"
 
 namespace reigen::train {
 namespace {

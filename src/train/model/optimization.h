@@ -18,7 +18,7 @@
 #include "reigen/tensor/parameter_range.h"
 #include "reigen/tensor/tensor_files.h"
 #include "reigen/train/config.h"
-#include "train/model/learning_rate.h"
+#include "train/optimizer/learning_rate.h"
 
 namespace reigen::train {
 

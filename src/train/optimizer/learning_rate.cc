@@ -1,4 +1,4 @@
-#include "train/model/learning_rate.h"
+#include "train/optimizer/learning_rate.h"
 
 #include "reigen/config/duration.h"
 

@@ -1,4 +1,4 @@
-#include "train/model/parameter_groups.h"
+#include "train/optimizer/parameter_groups.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
