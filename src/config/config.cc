@@ -75,7 +75,8 @@ void add_option(std::string& text, const std::string& option, const std::string&
 
 // Adds a table of the preset's values and their sources.
 void add_preset(std::string& text, const Preset& preset) {
-  text += fmt::format("\n--run.preset {}: {}\n", preset.name, preset.meaning);
+  text += '\n';
+  add_option(text, "--run.preset " + preset.name, preset.meaning);
   for (const PresetValue& one : preset.values) {
     const bool has_end = one.below_batch != std::numeric_limits<std::int64_t>::max();
     std::string batches;

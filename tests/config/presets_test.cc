@@ -115,7 +115,7 @@ TEST(PresetsTest, UnknownNamesAreRefusedWithThoseThatThereAre) {
 TEST(PresetsTest, HelpShowsEachValueWithItsSource) {
   const std::string help = help_text(program());
   EXPECT_THAT(help, HasSubstr("--run.preset none|first|second"));
-  EXPECT_THAT(help, HasSubstr("\n--run.preset first: of a paper\n"));
+  EXPECT_THAT(help, HasSubstr("\n\n  --run.preset first       of a paper\n"));
   EXPECT_THAT(help, HasSubstr("\n  optim.momentum 0.9       section 1\n"));
   EXPECT_THAT(help, HasSubstr("\n  optim.lr 2               batches from 100 and below 200: middle\n"));
   EXPECT_THAT(help, HasSubstr("\n  optim.lr 3               batches from 200: large\n"));

@@ -160,8 +160,8 @@ TEST(PlanTest, ASmoothScheduleHasALineAnEpoch) {
             "r: global batch 3 on 1 rank, 29 samples and 10 steps an epoch, 15 steps\n"
             "     step    epoch      samples   rate\n"
             "        0     0.00            0   1\n"
-            "        1     0.10            3   0.933333\n"
             "       10     1.00           29   0.333333\n"
+            "       14     1.40           41   0.0666667\n"
             "       15     1.50           44                end\n");
   EXPECT_THAT(plan({"--optim.schedule", "plateau", "--optim.warmup_steps", "0", "--train.epochs", "1"},
                    {.samples = 10, .batch_per_rank = 5}),

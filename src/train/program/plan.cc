@@ -71,13 +71,15 @@ std::string plan_of(const Config& config, const PlanOf& of) {
                                  base::counted(length.of_epoch, "step"), base::counted(length.total, "step"));
   text += fmt::format("{:>9} {:>8} {:>12}   {}\n", "step", "epoch", "samples", "rate");
   const auto at = [&](std::int64_t step) { return rate.at(std::clamp<std::int64_t>(step, 0, length.total - 1)); };
+  std::int64_t last = -1;  // step of the last line
   for (std::int64_t step = 0; step < length.total; ++step) {
     const double now = at(step);
     const bool changes = now != at(step - 1);
-    const bool began = at(step - 1) == at(step - 2);
+    const bool began = at(step - 1) == at(step - 2) && last != step - 1;
     const bool ended = now == at(step + 1);
     const bool warm_up_ends = step == schedule.warmup_steps;
     if (step > 0 && !warm_up_ends && !(changes && (began || ended || step % length.of_epoch == 0))) continue;
+    last = step;
     std::string what;
     if (step < schedule.warmup_steps)
       what = fmt::format("warm-up to {:.6g} at step {}", at(schedule.warmup_steps), schedule.warmup_steps);

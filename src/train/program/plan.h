@@ -16,9 +16,9 @@ struct PlanOf {
   int ranks = 1;
 };
 
-// A line for the run, then one for each step where the rate begins to change, leaps, or ends to change, and one for
-// each epoch in which it changes all the time. Throws InvalidArgument with exit code 78 if the number of samples is not
-// known, or the mesh does not fit the ranks.
+// A line for the run, then one for each step where the rate begins to change, leaps, or has its last change, and one
+// for each epoch in which it changes all the time. Throws InvalidArgument with exit code 78 if the number of samples is
+// not known, or the mesh does not fit the ranks.
 std::string plan_of(const Config& config, const PlanOf& of);
 
 }  // namespace reigen::train
