@@ -163,6 +163,13 @@ TEST(PlanTest, ASmoothScheduleHasALineAnEpoch) {
             "       10     1.00           29   0.333333\n"
             "       14     1.40           41   0.0666667\n"
             "       15     1.50           44                end\n");
+  EXPECT_EQ(plan({"--optim.lr", "1", "--optim.warmup", "5", "--train.epochs", "1", "--train.global_batch", "1"},
+                 {.name = "r", .samples = 9}),
+            "r: global batch 1 on 1 rank, 9 samples and 9 steps an epoch, 9 steps\n"
+            "     step    epoch      samples   rate\n"
+            "        0     0.00            0   0.2          warm-up to 1 at step 5\n"
+            "        5     0.56            5   1            end of the warm-up\n"
+            "        9     1.00            9                end\n");
   EXPECT_THAT(plan({"--optim.schedule", "plateau", "--optim.warmup_steps", "0", "--train.epochs", "1"},
                    {.samples = 10, .batch_per_rank = 5}),
               HasSubstr("when test_loss stops improving"));

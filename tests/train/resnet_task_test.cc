@@ -4,6 +4,7 @@
 #include <set>
 
 #include "reigen/tensor/flat_parameters.h"
+#include "reigen/train/ready_tasks.h"
 #include "train/optimizer/parameter_groups.h"
 #include "train/small_run.h"
 #include "train/tasks/classification.h"
@@ -120,6 +121,20 @@ TEST_F(ResNetTaskTest, ValidationTellsThePlainLoss) {
   EXPECT_NEAR(told, at::cross_entropy_loss(scores, batch.target).item<double>(), 1e-12);
   EXPECT_GT(std::abs(told - smooth.training_step(batch).item<double>()), 1e-3);
   EXPECT_THROW(ResNetTask({.label_smoothing = 1}), InvalidArgument);
+}
+
+TEST_F(ResNetTaskTest, ATaskOfAModelAloneSmoothsLabelsToo) {
+  const auto net = std::make_shared<models::ResNet>(models::ResNetOptions{.depth = 18, .classes = 6, .width = 4});
+  net->to(at::kDouble);
+  net->initialize(1);
+  net->eval();
+  const at::Tensor input = at::randn({4, 3, 64, 64}, at::kDouble);
+  const data::Samples batch{.input = input, .target = at::tensor({0, 5, 2, 3}, at::kLong)};
+  const auto task = classification(net, {.label_smoothing = 0.3});
+  EXPECT_NEAR(task->training_step(batch).item<double>(),
+              loss_of_classes(net->forward(input), batch.target, 0.3).item<double>(), 1e-12);
+  EXPECT_EQ(task->units().size(), net->units().size());
+  EXPECT_THROW(classification(net, {.label_smoothing = -0.1}), InvalidArgument);
 }
 
 // The parameters of the groups without weight decay, and whether their rate follows norms.

@@ -76,7 +76,7 @@ std::string plan_of(const Config& config, const PlanOf& of) {
     const double now = at(step);
     const bool changes = now != at(step - 1);
     const bool began = at(step - 1) == at(step - 2) && last != step - 1;
-    const bool ended = now == at(step + 1);
+    const bool ended = now == at(step + 1) && step >= schedule.warmup_steps;
     const bool warm_up_ends = step == schedule.warmup_steps;
     if (step > 0 && !warm_up_ends && !(changes && (began || ended || step % length.of_epoch == 0))) continue;
     last = step;
