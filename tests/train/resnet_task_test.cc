@@ -36,6 +36,7 @@ class ResNetTaskTest : public TrainerTest {
     run_threads(ranks, [&](Communicator& world) {
       ResNetTask task({.model = {.depth = 18, .classes = 6, .width = 8, .norm_batch = 4, .zero_last_norm = true},
                        .type = at::kDouble,
+                       .without_memory = ranks > 1,
                        .label_smoothing = label_smoothing});
       Pictures pictures;
       const FitResult mine =
@@ -87,6 +88,22 @@ TEST_F(ResNetTaskTest, TwoRanksTrainAsOne) {
     EXPECT_TRUE(fs::exists(fs::path(two.run.dir) / "model_ema.safetensors"));
     EXPECT_EQ(both.validation.terms, alone.validation.terms);
   }
+}
+
+// Each rank holds some of the units. A micro-batch is one part of batch normalisation.
+TEST_F(ResNetTaskTest, APipelineTrainsAsOneRank) {
+  Config one = steps_of("one");
+  one.train.epochs = 3;
+  train(1, one);
+  Config stages = one;
+  stages.run.dir = (root_ / "stages").string();
+  stages.mesh.pp = 2;
+  stages.train.micro_batch = 4;
+  train(2, stages);
+  const std::vector<double> expected = losses("one");
+  const std::vector<double> found = losses("stages");
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-9 * expected[i]) << i;
 }
 
 TEST(LossOfClasses, SmoothsLabelsAsPyTorchDoes) {
