@@ -69,14 +69,16 @@ struct FromText {
     *value = text;
     return true;
   }
-  bool operator()(std::vector<std::int64_t>* value) const {
-    std::vector<std::int64_t> numbers;
+  bool operator()(std::vector<Duration>* value) const {
+    std::vector<Duration> times;
     for (const std::string& item : base::split(text, ',')) {
-      const auto number = number_in<std::int64_t>(field.range, item);
-      if (!number || (!numbers.empty() && *number <= numbers.back())) return false;
-      numbers.push_back(*number);
+      const auto time = read_duration(item);
+      if (!time || time->unit == Duration::Unit::kSeconds) return false;
+      const bool follows = times.empty() || (time->unit == times.back().unit && time->count > times.back().count);
+      if (!follows) return false;
+      times.push_back(*time);
     }
-    *value = numbers;
+    *value = times;
     return true;
   }
   bool operator()(const Chosen& value) const {
@@ -105,8 +107,10 @@ struct ToText {
     return value->has_value() ? (*this)(&**value) : "not set";
   }
   std::string operator()(const std::string* value) const { return *value; }
-  std::string operator()(const std::vector<std::int64_t>* value) const {
-    return fmt::format("{}", fmt::join(*value, ", "));
+  std::string operator()(const std::vector<Duration>* value) const {
+    std::vector<std::string> words;
+    for (const Duration& time : *value) words.push_back(to_text(time));
+    return fmt::format("{}", fmt::join(words, ", "));
   }
   std::string operator()(const Chosen& value) const { return field.choices.at(value.get(value.member)); }
 };
@@ -135,7 +139,7 @@ bool Range::holds(double value) const {
 
 bool Field::is_text() const {
   return std::holds_alternative<std::string*>(value) || std::holds_alternative<Chosen>(value) ||
-         std::holds_alternative<std::vector<std::int64_t>*>(value);
+         std::holds_alternative<std::vector<Duration>*>(value);
 }
 
 bool Field::is_whole() const {
@@ -169,7 +173,8 @@ std::string Field::text() const {
 std::string Field::expected() const {
   if (!choices.empty()) return fmt::format("{}", fmt::join(choices, ", "));
   if (is_switch()) return "true or false";
-  if (std::holds_alternative<std::vector<std::int64_t>*>(value)) return "steps in rising order, as \"1000, 2000\"";
+  if (std::holds_alternative<std::vector<Duration>*>(value))
+    return "steps or epochs in rising order, as \"1000, 2000\" or \"30 epochs, 60 epochs\"";
   if (is_text()) return "text";
   std::string said = is_whole() ? "a whole number" : "a number";
   if (range.low > -Range::kNone) said += fmt::format(" {} {}", range.above_low ? "above" : "of at least", range.low);

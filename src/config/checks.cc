@@ -50,6 +50,13 @@ void check_optimization(const Config& config) {
   items_of("optim.no_decay", optim.no_decay);
   items_of("optim.no_adapt", optim.no_adapt);
   lr_factors_of(optim);
+  const bool warms_up = optim.warmup_steps > 0 || !optim.warmup.empty();
+  refuse({{optim.warmup_steps > 0 && !optim.warmup.empty(),
+           fmt::format("optim.warmup and optim.warmup_steps say the same: {} and {}", optim.warmup, optim.warmup_steps),
+           "leave optim.warmup_steps out"},
+          {optim.warmup_from && !warms_up, "optim.warmup_from needs optim.warmup",
+           "set optim.warmup, for example to \"5 epochs\""}});
+  if (!optim.warmup.empty()) parse_steps_or_epochs("optim.warmup", optim.warmup);
   optim.schedule.visit([](const auto&) {});  // throws for a name that a program has misspelled
   optim.rule.visit([&](const auto& rule) {
     if constexpr (requires { rule.nesterov; }) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -70,6 +71,23 @@ void add_option(std::string& text, const std::string& option, const std::string&
     begin = end + 1;
   }
   text += line + '\n';
+}
+
+// Adds a table of the preset's values and their sources.
+void add_preset(std::string& text, const Preset& preset) {
+  text += '\n';
+  add_option(text, "--run.preset " + preset.name, preset.meaning);
+  for (const PresetValue& one : preset.values) {
+    const bool has_end = one.below_batch != std::numeric_limits<std::int64_t>::max();
+    std::string batches;
+    if (one.from_batch > 0 && has_end)
+      batches = fmt::format("batches from {} and below {}: ", one.from_batch, one.below_batch);
+    else if (one.from_batch > 0)
+      batches = fmt::format("batches from {}: ", one.from_batch);
+    else if (has_end)
+      batches = fmt::format("batches below {}: ", one.below_batch);
+    add_option(text, fmt::format("{} {}", one.option, one.value), batches + one.source);
+  }
 }
 
 std::string toml_value(const Field& field) { return field.is_text() ? quote_toml(field.text()) : field.text(); }
@@ -203,6 +221,7 @@ std::string help_text(const Config& defaults) {
   add_option(text, "--config FILE", "read options from a TOML file");
   add_option(text, "--print-config", "print what was understood as TOML and end");
   add_option(text, "--help", "print this and end");
+  for (const Preset& preset : copy.run.presets) add_preset(text, preset);
   return text;
 }
 

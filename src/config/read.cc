@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "base/check.h"
@@ -31,9 +32,18 @@ constexpr std::size_t kFileMax = kMiB;
                                .fix = fmt::format("correct {}", origin)});
 }
 
-void set(const Field& field, const std::string& text, const std::string& origin) {
-  if (!field.set(text)) refuse(field, text.find('\0') == std::string::npos ? text : quote_toml(text), origin);
-}
+// The options of a configuration, and the names of those that the user has set.
+struct Told {
+  explicit Told(Config& config) : table(fields(config)) {}
+
+  void set(const Field& field, const std::string& text, const std::string& origin) {
+    if (!field.set(text)) refuse(field, text.find('\0') == std::string::npos ? text : quote_toml(text), origin);
+    names.insert(field.name());
+  }
+
+  std::vector<Field> table;
+  std::set<std::string> names = {};
+};
 
 const Field* find(const std::vector<Field>& table, const std::string& name) {
   const auto found = std::find_if(table.begin(), table.end(), [&](const Field& field) { return field.name() == name; });
@@ -105,7 +115,8 @@ bool fits(const Field& field, const toml::node& node) {
          !field.is_switch();
 }
 
-void read_file(const std::string& path, const std::vector<Field>& table) {
+void read_file(const std::string& path, Told& told) {
+  const std::vector<Field>& table = told.table;
   toml::table root;
   try {
     root = toml::parse(read_whole(path), path);
@@ -136,14 +147,15 @@ void read_file(const std::string& path, const std::vector<Field>& table) {
       if (field == nullptr)
         refuse_unknown(fmt::format("{}: unknown key {}", place(path, key.source()), name), name, names);
       if (!fits(*field, node)) refuse(*field, node.is_string() ? quote_toml(text_of(node)) : text_of(node), origin);
-      set(*field, text_of(node), origin);
+      told.set(*field, text_of(node), origin);
     }
   }
 }
 
 // ---- environment
 
-void read_environment(const Environment& environment, const std::vector<Field>& table) {
+void read_environment(const Environment& environment, Told& told) {
+  const std::vector<Field>& table = told.table;
   const auto variables = names_of(table, variable_of);
   // An unknown variable with one of these prefixes is refused. With REIGEN_MODEL_ it is refused even if the recipe's
   // model has no options.
@@ -156,7 +168,7 @@ void read_environment(const Environment& environment, const std::vector<Field>& 
     const auto found = std::find(variables.begin(), variables.end(), name);
     if (found != variables.end()) {
       if (value.empty()) continue;  // an empty variable counts as not set
-      set(table[static_cast<std::size_t>(found - variables.begin())], value, "environment variable " + name);
+      told.set(table[static_cast<std::size_t>(found - variables.begin())], value, "environment variable " + name);
     } else if (std::any_of(prefixes.begin(), prefixes.end(),
                            [&given = name](const std::string& p) { return given.starts_with(p); }) &&
                !base::is_kubernetes_service(name, value)) {
@@ -236,45 +248,106 @@ Environment process_environment() {
   return environment;
 }
 
+namespace {
+
+constexpr std::int64_t kNotSet = -1;
+
+// What the defaults say of an optimizer, a schedule or a strategy holds only if that one is chosen in the end. So these
+// begin empty; complete() fills them.
+void begin(Config& config, const Config& defaults) {
+  OptimConfig& optim = config.optim;
+  optim.rule = optim::AnyOptimizer::fresh(defaults.optim.rule);
+  optim.schedule = optim::AnySchedule::fresh(defaults.optim.schedule);
+  config.parallel.strategy = parallel::AnyStrategy::fresh(defaults.parallel.strategy);
+  optim.lr.reset();
+  optim.weight_decay.reset();
+  optim.warmup_steps = kNotSet;
+  optim.warmup.clear();
+}
+
+void complete(Config& config, const Config& defaults) {
+  OptimConfig& optim = config.optim;
+  optim.rule.take_defaults(defaults.optim.rule);
+  optim.schedule.take_defaults(defaults.optim.schedule);
+  config.parallel.strategy.take_defaults(defaults.parallel.strategy);
+  if (optim.rule.name == defaults.optim.rule.name) {
+    if (!optim.lr) optim.lr = defaults.optim.lr;
+    if (!optim.weight_decay) optim.weight_decay = defaults.optim.weight_decay;
+  }
+  if (optim.warmup_steps != kNotSet) return;
+  optim.warmup_steps = 0;
+  // The one_cycle schedule warms up by itself, so it gets no default warm-up.
+  const bool warms_up = optim.schedule.name == "one_cycle" && defaults.optim.schedule.name != "one_cycle";
+  if (!optim.warmup.empty() || warms_up) return;
+  optim.warmup_steps = defaults.optim.warmup_steps;
+  optim.warmup = defaults.optim.warmup;
+}
+
+// Reads what the user has set, last the source that wins.
+void read_sources(const std::vector<std::string>& arguments, const Environment& environment, Told& told,
+                  CommandLine& result) {
+  const std::vector<Flag> flags = flags_of(arguments, told.table);
+  const auto file =
+      std::find_if(flags.rbegin(), flags.rend(), [](const Flag& flag) { return flag.name == "--config"; });
+  if (file != flags.rend()) read_file(file->value, told);
+  read_environment(environment, told);
+  for (const Flag& flag : flags) {
+    if (flag.field != nullptr) told.set(*flag.field, flag.value, "flag " + flag.name);
+    if (flag.name == "-n") result.ranks = ranks_of(flag.value);
+    if (flag.name == "-h" || flag.name == "--help") result.help = true;
+    if (flag.name == "--print-config") result.print_config = true;
+  }
+}
+
+// Sets the values of a preset. `user` has what the user has set: these options, and those that such a value makes
+// meaningless, are left out.
+void set_preset(const Preset& preset, std::optional<std::int64_t> global_batch, const std::vector<Field>& table,
+                const Told& user) {
+  const std::vector<PresetValue> values = values_of(preset, global_batch);
+  const auto has = [&](const std::string& option) { return user.names.contains(option); };
+  // The value that an option will have.
+  const auto chosen = [&](const std::string& option) {
+    const auto own = std::find_if(values.begin(), values.end(), [&](const auto& one) { return one.option == option; });
+    return has(option) || own == values.end() ? find(user.table, option)->text() : own->value;
+  };
+  for (const PresetValue& one : values) {
+    const Field* field = find(table, one.option);
+    REIGEN_ASSERT(field != nullptr, "the preset {} has a value of {}, which is no option", preset.name, one.option);
+    const bool is_replaced = std::any_of(one.unless.begin(), one.unless.end(), [&](const std::string& other) {
+      const auto own = std::find_if(values.begin(), values.end(), [&](const auto& its) { return its.option == other; });
+      return has(other) && (own == values.end() || own->value != chosen(other));
+    });
+    const auto& owners = field->owners;
+    const bool is_owned =
+        owners.empty() || std::find(owners.begin(), owners.end(), chosen(field->decided_by)) != owners.end();
+    if (has(one.option) || is_replaced || !is_owned) continue;
+    REIGEN_ASSERT(field->set(one.value), "the preset {} sets {} to {}", preset.name, one.option, one.value);
+  }
+}
+
+}  // namespace
+
 CommandLine read_command_line(const Config& defaults, const std::vector<std::string>& arguments,
                               const Environment& environment) {
   require_own_options(defaults.model);
   CommandLine result{.config = defaults};
-  const std::vector<Field> table = fields(result.config);
   // --help is looked for first, because users need it most when another argument is wrong.
   if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
     result.help = true;
     return result;
   }
-  OptimConfig& optim = result.config.optim;
-  constexpr std::int64_t kNotSet = -1;
-  optim.rule = optim::AnyOptimizer::fresh(defaults.optim.rule);
-  optim.schedule = optim::AnySchedule::fresh(defaults.optim.schedule);
-  result.config.parallel.strategy = parallel::AnyStrategy::fresh(defaults.parallel.strategy);
-  optim.lr.reset();
-  optim.weight_decay.reset();
-  optim.warmup_steps = kNotSet;
-  const std::vector<Flag> flags = flags_of(arguments, table);
-  const auto file =
-      std::find_if(flags.rbegin(), flags.rend(), [](const Flag& flag) { return flag.name == "--config"; });
-  if (file != flags.rend()) read_file(file->value, table);
-  read_environment(environment, table);
-  for (const Flag& flag : flags) {
-    if (flag.field != nullptr) set(*flag.field, flag.value, "flag " + flag.name);
-    if (flag.name == "-n") result.ranks = ranks_of(flag.value);
-    if (flag.name == "-h" || flag.name == "--help") result.help = true;
-    if (flag.name == "--print-config") result.print_config = true;
+  // Read twice: which preset counts, and which of its values, is known only when everything was read.
+  Config first = defaults;
+  begin(first, defaults);
+  Told user(first);
+  read_sources(arguments, environment, user, result);
+  begin(result.config, defaults);
+  Told told(result.config);
+  for (const Preset& preset : defaults.run.presets) {
+    if (preset.name == first.run.preset) set_preset(preset, first.train.global_batch, told.table, user);
   }
-  optim.rule.take_defaults(defaults.optim.rule);
-  optim.schedule.take_defaults(defaults.optim.schedule);
-  result.config.parallel.strategy.take_defaults(defaults.parallel.strategy);
-  if (optim.rule.name == defaults.optim.rule.name) {
-    if (!optim.lr) optim.lr = defaults.optim.lr;
-    if (!optim.weight_decay) optim.weight_decay = defaults.optim.weight_decay;
-  }
-  // The one_cycle schedule warms up by itself, so it gets no default warm-up.
-  const bool warms_up = optim.schedule.name == "one_cycle" && defaults.optim.schedule.name != "one_cycle";
-  if (optim.warmup_steps == kNotSet) optim.warmup_steps = warms_up ? 0 : defaults.optim.warmup_steps;
+  read_sources(arguments, environment, told, result);
+  complete(result.config, defaults);
   require_consistent(result.config);
   return result;
 }

@@ -44,6 +44,11 @@ double warm_up(double lr, std::int64_t step, std::int64_t warmup_steps) {
   return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
 }
 
+double warm_up_from(double from, double lr, std::int64_t step, std::int64_t warmup_steps) {
+  if (step >= warmup_steps || from >= lr) return lr;
+  return from + (lr - from) * static_cast<double>(step) / static_cast<double>(warmup_steps);
+}
+
 double step_factor(std::int64_t step, std::int64_t step_size, double gamma) {
   return std::pow(gamma, static_cast<double>(step / step_size));
 }
@@ -83,6 +88,7 @@ double stable_decay_factor(std::int64_t step, std::int64_t steps, std::int64_t d
 
 void check(const ScheduleOptions& options) {
   check_steps("warmup_steps", options.warmup_steps, 0);
+  if (options.warmup_from) check_at_least_zero(kName, "warmup_from", *options.warmup_from);
   check_steps("total_steps", options.total_steps, has_end(options.kind) ? 1 : 0);
   if (options.kind == Schedule::kStep) check_steps("step_size", options.step_size, 1);
   check_steps("decay_steps", options.decay_steps, 0);
@@ -126,6 +132,7 @@ double scheduled_lr(double lr, std::int64_t step, const ScheduleOptions& options
         break;
     }
   }
+  if (options.warmup_from) return warm_up_from(*options.warmup_from, lr * factor, step, options.warmup_steps);
   return warm_up(lr * factor, step, options.warmup_steps);
 }
 

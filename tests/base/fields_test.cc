@@ -25,7 +25,7 @@ struct Everything {
   std::optional<double> rate = {};
   std::string word = "a";
   std::string any = {};
-  std::vector<std::int64_t> steps = {};
+  std::vector<Duration> steps = {};
   std::chrono::milliseconds wait = std::chrono::milliseconds(1500);
   Colour colour = Colour::kRed;
 };
@@ -39,7 +39,7 @@ void describe(Fields& fields, Everything& o) {
   fields.add("rate", o.rate, at_least(0).below(1), "");
   fields.add("word", o.word, {"a", "b"}, "");
   fields.add("any", o.any, "");
-  fields.add("steps", o.steps, at_least(0), "");
+  fields.add("steps", o.steps, "");
   fields.add("wait", o.wait, above(0), "");
   fields.add("colour", o.colour, {"red", "blue"}, "");
 }
@@ -66,7 +66,7 @@ TEST(FieldsOf, EveryKindIsReadAndPrinted) {
   EXPECT_TRUE(o.on);
   EXPECT_EQ(o.few + o.many + *o.perhaps + static_cast<std::int64_t>(o.seed), 31);
   EXPECT_EQ(*o.rate, 1e-5);
-  EXPECT_THAT(o.steps, ElementsAre(1, 20, 300));
+  EXPECT_THAT(o.steps, ElementsAre(Duration{1}, Duration{20}, Duration{300}));
   EXPECT_EQ(o.wait, std::chrono::milliseconds(250));
   EXPECT_EQ(o.colour, Colour::kBlue);
 }
@@ -93,6 +93,10 @@ TEST(FieldsOf, WhatIsOutOfRangeChangesNothing) {
                                                                    {"steps", "3,2"},
                                                                    {"steps", "1,,2"},
                                                                    {"steps", "1,"},
+                                                                   {"steps", "1.5"},
+                                                                   {"steps", "30 s"},
+                                                                   {"steps", "2 epochs, 3"},
+                                                                   {"steps", "2 epochs, 1 epoch"},
                                                                    {"wait", "0"},
                                                                    {"wait", "0.0001"},
                                                                    {"colour", "green"},
@@ -246,6 +250,23 @@ TEST(AlternativesOf, DefaultsHoldUntilAnotherNameIsChosen) {
   other.take_defaults(program);
   EXPECT_EQ(other.of<Drive>().speed, 100);
   EXPECT_TRUE(other.given.empty());
+}
+
+TEST(FieldsTest, TimesAreReadPrintedAndCountedInSteps) {
+  for (const auto& [text, printed] :
+       {std::pair("500", "500"), std::pair("500 steps", "500"), std::pair("1 epoch", "1 epoch"),
+        std::pair("2epochs", "2 epochs"), std::pair("0.25 epochs", "0.25 epochs"), std::pair("1.5 h", "5400 s")}) {
+    const auto read = read_duration(text);
+    ASSERT_TRUE(read) << text;
+    EXPECT_EQ(to_text(*read), printed);
+    EXPECT_EQ(read_duration(printed), read);
+  }
+  for (const char* text : {"", "0", "-1", "1.5", "5 weeks", "epochs", "nan", "inf epochs"}) {
+    EXPECT_FALSE(read_duration(text)) << text;
+  }
+  EXPECT_EQ(steps_of({.count = 7}, 5005), 7);
+  EXPECT_EQ(steps_of({.count = 0.25, .unit = Duration::Unit::kEpochs}, 5005), 1251);
+  EXPECT_THROW(steps_of({.count = 3, .unit = Duration::Unit::kSeconds}, 10), InternalError);
 }
 
 }  // namespace

@@ -380,7 +380,7 @@ TEST_F(ConfigTest, OptionsThatAnOptimizerLacksAreRefusedNamingThoseThatHaveThem)
       {{"--optim.milestones", "3", "--optim.schedule", "step"}, "step has no milestones", "multi_step"},
       {{"--optim.schedule", "step"}, "optim.schedule = step needs optim.step_size", "set optim.step_size: "},
       {{"--optim.schedule", "multi_step"}, "optim.schedule = multi_step needs optim.milestones", "1000,2000"},
-      {{"--optim.schedule", "multi_step", "--optim.milestones", "3,2"}, "must be steps in rising order", ""},
+      {{"--optim.schedule", "multi_step", "--optim.milestones", "3,2"}, "must be steps or epochs in rising order", ""},
       {{"--optim.schedule", "warmup_stable_decay"}, "needs optim.decay_steps", ""},
       {{"--optim.lr_scaling", "linear"}, "optim.lr_scaling = linear needs optim.base_batch", "set optim.base_batch: "},
       {{"--optim.base_batch", "256"},
@@ -511,18 +511,62 @@ TEST_F(ConfigTest, WhetherAdasumActsOnWeightsDependsOnWhatItIsOf) {
   EXPECT_EQ(failure_of(of_gradients).code, ExitCode::kOk);
 }
 
-TEST_F(ConfigTest, MilestonesAreAListOfSteps) {
+TEST_F(ConfigTest, MilestonesAreStepsOrEpochs) {
   const auto milestones = [](const std::string& text) {
     const Config config = read({"--optim.schedule", "multi_step", "--optim.milestones", text}).config;
-    return config.optim.schedule.of<optim::ScheduleOf<optim::Schedule::kMultiStep>>().options.milestones;
+    return config.optim.schedule.of<optim::ScheduleOf<optim::Schedule::kMultiStep>>().milestones;
   };
   for (const char* text : {"1000,2000", "1000, 2000", "1000 , 2000 "}) {
-    EXPECT_THAT(milestones(text), ::testing::ElementsAre(1000, 2000)) << text;
+    EXPECT_THAT(milestones(text), ::testing::ElementsAre(Duration{1000}, Duration{2000})) << text;
+  }
+  EXPECT_THAT(milestones("30 epochs,60 epochs"),
+              ::testing::ElementsAre(Duration{30, Duration::Unit::kEpochs}, Duration{60, Duration::Unit::kEpochs}));
+  for (const char* text : {"30 epochs, 20 epochs", "30 epochs, 400", "90 s", "0"}) {
+    EXPECT_EQ(failure_of({"--optim.schedule", "multi_step", "--optim.milestones", text}).code, ExitCode::kConfiguration)
+        << text;
   }
   EXPECT_THAT(failure_of({"--optim.schedule", "multi_step", "--optim.milestones", ""}).text,
               HasSubstr("needs optim.milestones"));
   EXPECT_THAT(failure_of({"--config", write("[optim]\nschedule = \"multi_step\"\nmilestones = \"\"\n")}).text,
               HasSubstr("needs optim.milestones"));
+  // A program may give steps as numbers.
+  Config program;
+  program.optim.schedule = optim::ScheduleOf<optim::Schedule::kMultiStep>{{.milestones = {5, 9}}};
+  EXPECT_THAT(to_toml(read_command_line(program, {}, {}).config), HasSubstr("milestones = \"5, 9\""));
+}
+
+TEST_F(ConfigTest, AWarmUpIsStepsOrEpochsAndMayBeginAboveZero) {
+  const auto with = [](const std::vector<std::string>& arguments) {
+    Config recipe;
+    recipe.optim.warmup_steps = 500;
+    return read_command_line(recipe, arguments, {}).config.optim;
+  };
+  EXPECT_EQ(with({"--optim.warmup", "5 epochs"}).warmup, "5 epochs");
+  EXPECT_EQ(with({"--optim.warmup", "5 epochs"}).warmup_steps, 0) << "the recipe's own warm-up is replaced";
+  EXPECT_EQ(with({"--optim.warmup_from", "0.1"}).warmup_from, 0.1);
+  EXPECT_EQ(with({"--optim.warmup_from", "0.1"}).warmup_steps, 500);
+  Config recipe;
+  recipe.optim.warmup = "2 epochs";
+  EXPECT_EQ(read_command_line(recipe, {}, {}).config.optim.warmup, "2 epochs");
+  const OptimConfig told = read_command_line(recipe, {"--optim.warmup_steps", "7"}, {}).config.optim;
+  EXPECT_EQ(told.warmup_steps, 7);
+  EXPECT_EQ(told.warmup, "");
+  EXPECT_EQ(read_command_line(recipe, {"--optim.schedule", "one_cycle"}, {}).config.optim.warmup, "");
+
+  EXPECT_THAT(failure_of({"--optim.warmup", "90 s"}).text, HasSubstr("optim.warmup is no number of steps or epochs"));
+  EXPECT_THAT(failure_of({"--optim.warmup", "90", "--optim.warmup_steps", "90"}).text, HasSubstr("say the same"));
+  EXPECT_THAT(failure_of({"--optim.warmup_from", "0.1"}).text, HasSubstr("needs optim.warmup"));
+  EXPECT_EQ(failure_of({"--optim.warmup", "9", "--optim.warmup_from", "-1"}).code, ExitCode::kConfiguration);
+  const Config config = read({"--optim.warmup", "5 epochs", "--optim.warmup_from", "0.1"}).config;
+  EXPECT_EQ(to_toml(read({"--config", write(to_toml(config))}).config), to_toml(config));
+}
+
+TEST_F(ConfigTest, LabelsAreSmoothedWhereThereAreClasses) {
+  Config recipe;
+  recipe.train.takes_label_smoothing = true;
+  EXPECT_EQ(read_command_line(recipe, {"--train.label_smoothing", "0.1"}, {}).config.train.label_smoothing, 0.1);
+  EXPECT_THROW(read_command_line(recipe, {"--train.label_smoothing", "1"}, {}), InvalidArgument);
+  EXPECT_EQ(failure_of({"--train.label_smoothing", "0.1"}).code, ExitCode::kUsage) << "no classes, no option";
 }
 
 // A file printed by an earlier version has a line for every switch and text, also for those of other optimizers.

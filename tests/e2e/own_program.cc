@@ -51,9 +51,14 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "own",
        .summary = "what only this program trains",
-       .defaults = {.train = {.epochs = 2, .global_batch = 12},
+       .defaults = {.run = {.presets = {{.name = "wide",
+                                         .meaning = "a wider net",
+                                         .values = {{"model.dim", "16", "our paper"},
+                                                    {"optim.lr", "0.5", "our paper"}}}}},
+                    .train = {.epochs = 2, .global_batch = 12},
                     .optim = {.lr = 1e-2},
                     .model = {.options = {{.key = "dim", .value = 8, .meaning = "width"},
                                           {.key = "power", .value = 2.0, .meaning = "of the loss", .low = 1},
-                                          {.key = "slow.step_ms", .value = 0, .meaning = "a pause", .low = 0}}}}});
+                                          {.key = "slow.step_ms", .value = 0, .meaning = "a pause", .low = 0}}}},
+       .samples = 120});
 }

@@ -69,6 +69,26 @@ TEST_F(OwnProgram, HelpNamesTheProgramAndItsOwnOptions) {
                              Not(HasSubstr("reigen train"))));
 }
 
+TEST_F(OwnProgram, ThePlanOfAPresetIsPrintedOnceAndNothingIsTrained) {
+  const Words words = {"--run.preset", "wide", "--optim.warmup", "1 epoch", "--run.dir", path("run"), "--run.plan"};
+  for (const Words& start : {Words{built("tests/own_program")}, Words{built("tests/own_program"), "-n", "2"},
+                             Words{built("bin/reigen"), "run", "-n", "2", built("tests/own_program")}}) {
+    const Ran ran = run(start + words);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("120 samples and 10 steps an epoch, 20 steps\n"));
+    EXPECT_THAT(ran.out, HasSubstr("        0     0.00            0   0.05         warm-up to 0.5 at step 10\n"));
+    EXPECT_THAT(ran.out, HasSubstr("       10     1.00          120   0.5          end of the warm-up\n"));
+    EXPECT_EQ(ran.out.find("\n        9"), std::string::npos) << ran.out;
+    EXPECT_EQ(ran.out.find("own: "), ran.out.rfind("own: "));
+  }
+  EXPECT_FALSE(fs::exists(path("run")));
+  const Ran printed = run({built("tests/own_program"), "--run.preset", "wide", "--optim.lr", "0.25", "--print-config"});
+  EXPECT_THAT(printed.out, AllOf(HasSubstr("preset = \"wide\""), HasSubstr("\ndim = 16"), HasSubstr("\nlr = 0.25")));
+  const Ran unknown = run({built("tests/own_program"), "--run.preset", "goyal"});
+  EXPECT_EQ(unknown.code, 78);
+  EXPECT_THAT(unknown.err, HasSubstr("must be none, wide"));
+}
+
 TEST_F(OwnProgram, AWrongOptionIsToldOnceWithTheNearestName) {
   for (const Words& launcher :
        {Words{built("tests/own_program")}, Words{built("bin/reigen"), "run", "-n", "2", built("tests/own_program")}}) {

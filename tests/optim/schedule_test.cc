@@ -89,6 +89,21 @@ TEST(Schedule, AWarmUpGoesInFrontOfAny) {
   EXPECT_DOUBLE_EQ(scheduled_lr(1, 90, wsd), 0.5);
 }
 
+TEST(Schedule, AWarmUpMayBeginAboveZero) {
+  EXPECT_EQ(warm_up_from(0.1, 3.2, 0, 100), 0.1);
+  EXPECT_DOUBLE_EQ(warm_up_from(0.1, 3.2, 50, 100), 1.65);
+  EXPECT_EQ(warm_up_from(0.1, 3.2, 100, 100), 3.2);
+  EXPECT_EQ(warm_up_from(0.1, 3.2, 5, 0), 3.2) << "no warm-up";
+  EXPECT_EQ(warm_up_from(0.1, 0.05, 3, 100), 0.05) << "the rate never falls";
+  EXPECT_EQ(warm_up_from(0, 1, 0, 4), 0);
+  const ScheduleOptions steps{
+      .kind = Schedule::kMultiStep, .warmup_steps = 10, .warmup_from = 0.5, .milestones = {20, 30}};
+  EXPECT_DOUBLE_EQ(scheduled_lr(2, 0, steps), 0.5);
+  EXPECT_DOUBLE_EQ(scheduled_lr(2, 4, steps), 0.5 + 1.5 * 0.4);
+  EXPECT_DOUBLE_EQ(scheduled_lr(2, 10, steps), 2);
+  EXPECT_DOUBLE_EQ(scheduled_lr(2, 25, steps), 0.2);
+}
+
 TEST(Schedule, AWarmUpLongerThanTheRunIsAllThereIs) {
   for (const Schedule kind : {Schedule::kCosine, Schedule::kPolynomial, Schedule::kWarmupStableDecay}) {
     const ScheduleOptions options{.kind = kind, .warmup_steps = 100, .total_steps = 50, .decay_steps = 10};
@@ -108,6 +123,7 @@ TEST(Schedule, BadOptionsAreRefusedNamingThem) {
     return "no error";
   };
   EXPECT_THAT(error({.warmup_steps = -1}), HasSubstr("warmup_steps"));
+  EXPECT_THAT(error({.warmup_from = -0.1}), HasSubstr("warmup_from"));
   EXPECT_THAT(error({.kind = Schedule::kCosine}), HasSubstr("total_steps"));
   EXPECT_THAT(error({.kind = Schedule::kStep}), HasSubstr("step_size"));
   EXPECT_THAT(error({.gamma = std::nan("")}), HasSubstr("gamma"));

@@ -21,6 +21,8 @@
 #include <variant>
 #include <vector>
 
+#include "reigen/base/duration.h"
+
 namespace reigen {
 
 // The values that a numeric member may have. Whether the value must be a whole number follows from the member's type.
@@ -49,11 +51,12 @@ struct Chosen {
 
 // One row of the table. It describes one member of an options struct.
 struct Field {
-  // A pointer to the member. A vector holds numbers of training steps in ascending order. The text of milliseconds is a
+  // A pointer to the member. A vector holds times of a training in ascending order, all of them in steps or all in
+  // epochs. The text of milliseconds is a
   // number of seconds.
-  using Value = std::variant<bool*, int*, std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
-                             std::optional<double>*, std::string*, std::vector<std::int64_t>*,
-                             std::chrono::milliseconds*, Chosen>;
+  using Value =
+      std::variant<bool*, int*, std::int64_t*, std::optional<std::int64_t>*, std::uint64_t*, double*,
+                   std::optional<double>*, std::string*, std::vector<Duration>*, std::chrono::milliseconds*, Chosen>;
 
   std::string section;  // for example "optim"
   std::string key;      // for example "lr"

@@ -18,43 +18,11 @@
 #include "reigen/config/data.h"
 #include "reigen/config/mesh.h"
 #include "reigen/config/optimizers.h"
+#include "reigen/config/run.h"
 #include "reigen/config/strategies.h"
 #include "reigen/config/validation.h"
 
 namespace reigen::config {
-
-struct RunConfig {
-  std::string dir = {};
-  std::string resume = {};
-  std::string weights = {};
-  bool strict = true;
-  std::int64_t fast_dev = 0;
-  bool save_initial = false;
-  std::string trace = {};
-  std::string ranks = "processes";
-  std::string stop_signals = "int,term,hup,usr1,usr2,xcpu";
-  std::string stop_after = {};
-};
-inline void describe(Fields& fields, RunConfig& o) {
-  fields.section = "run";
-  fields.add("dir", o.dir, "directory for the run's files; empty: runs/<recipe>-<date-time>");
-  fields.add(
-      "resume", o.resume,
-      "true or last: resume from the newest checkpoint in run.dir; best: from that of checkpoint.monitor; or a path");
-  fields.add("weights", o.weights,
-             "the weights to begin with: a safetensors or PyTorch file, a run, a checkpoint; best, last: of run.dir; "
-             "empty: by seed");
-  fields.add("strict", o.strict,
-             "false: run.weights may lack tensors of the model, and have others; what fits is taken");
-  fields.add(
-      "fast_dev", o.fast_dev, at_least(0).up_to(1e6),
-      "try the program out: this many batches of training and of validation, and nothing left on the disk; 0: no");
-  fields.add("save_initial", o.save_initial, "write the initial weights to initial.safetensors");
-  fields.add("trace", o.trace, "steps (10:15) whose timeline goes to trace.json, for ui.perfetto.dev; empty: none");
-  fields.add("ranks", o.ranks, {"processes", "threads"}, "whether ranks are processes, or (with -n N) threads of one");
-  fields.add("stop_signals", o.stop_signals, "signals that save a checkpoint and end the run with code 75, or none");
-  fields.add("stop_after", o.stop_after, "stop like that after this time: 90 (seconds), 45m, 3h50m; empty: never");
-}
 
 struct TrainConfig {
   std::int64_t epochs = 1;
@@ -72,6 +40,8 @@ struct TrainConfig {
   bool deterministic = false;
   std::string graph = "none";
   std::optional<double> loss_scale = {};
+  bool takes_label_smoothing = false;  // if false, there is no option train.label_smoothing
+  double label_smoothing = 0;
   double clip_norm = 0;
   double clip_value = 0;
   std::int64_t activation_checkpoint = 0;
@@ -114,6 +84,11 @@ inline void describe(Fields& fields, TrainConfig& o) {
              "step: one CUDA graph runs forward and backward, for one rank on a GPU; less work for the host");
   fields.add("loss_scale", o.loss_scale, at_least(1).up_to(16777216), "first factor of the loss; overflows change it")
       .only_for({"fp16"}, o.precision, "train.precision");
+  if (o.takes_label_smoothing) {
+    fields.add("label_smoothing", o.label_smoothing, at_least(0).below(1),
+               "share of each target that is spread over all classes, in the loss of training; validation tells the "
+               "plain loss");
+  }
   fields.add("clip_norm", o.clip_norm, at_least(0), "largest norm of all gradients together; 0: no limit");
   fields.add("clip_value", o.clip_value, at_least(0), "largest magnitude of a gradient's element; 0: no limit");
   fields.add("activation_checkpoint", o.activation_checkpoint, at_least(0).up_to(1000),
@@ -140,6 +115,8 @@ struct OptimConfig {
   std::string lr_factors = {};
   optim::AnySchedule schedule = {};  // optim.schedule and the options of that schedule
   std::int64_t warmup_steps = 0;
+  std::string warmup = {};                 // the same with a unit: "5 epochs"
+  std::optional<double> warmup_from = {};  // if not set, the first step has lr / length of the warm-up
   std::string lr_scaling = "none";
   std::optional<std::int64_t> base_batch = {};
   double ema_decay = 0;
@@ -163,6 +140,11 @@ inline void describe(Fields& fields, OptimConfig& o) {
   fields.add("lr_factors", o.lr_factors, "factors of the rate, as head.*=10,embed*=0.1; the first that matches counts");
   o.schedule.add_name(fields, "schedule", "the learning rate's course after the warm-up");
   fields.add("warmup_steps", o.warmup_steps, at_least(0), "steps in which the learning rate grows from 0 to optim.lr");
+  fields.add("warmup", o.warmup, "the same with a unit: 5 epochs, 500 steps; empty: optim.warmup_steps");
+  fields.add(
+      "warmup_from", o.warmup_from, at_least(0),
+      "learning rate of the first step of the warm-up, which optim.lr_scaling does not change; a larger one than "
+      "that at its end counts as that one; not set: that at its end / its steps");
   o.schedule.add_options(fields);
   fields.add("lr_scaling", o.lr_scaling, {"none", "linear", "sqrt"}, "how lr grows with global batch / base_batch");
   fields.add("base_batch", o.base_batch, at_least(1).up_to(1e9), "the batch for which optim.lr was found")

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "reigen/base/duration.h"
 #include "reigen/base/fields.h"
 #include "reigen/base/one_of.h"
 
@@ -218,6 +219,7 @@ enum class Schedule { kConstant, kStep, kMultiStep, kCosine, kPolynomial, kOneCy
 struct ScheduleOptions {
   Schedule kind = Schedule::kConstant;
   std::int64_t warmup_steps = 0;              // length of the warm-up before any kind of schedule, see warm_up()
+  std::optional<double> warmup_from = {};     // the rate of the first step, see warm_up_from(); at least 0
   std::int64_t total_steps = 0;               // steps of the run, with the warm-up; for kinds that end with the run
   std::int64_t step_size = 0;                 // kStep: steps between two multiplications by gamma; at least 1
   double gamma = 0.1;                         // kStep, kMultiStep, kPlateau: factor of the rate; at least 0
@@ -244,7 +246,16 @@ struct ScheduleOf {
   static constexpr const char* kName = kSchedules[static_cast<int>(kKind)];
 
   ScheduleOptions options{.kind = kKind};
+  std::vector<Duration> milestones = {};  // kMultiStep: options.milestones, in steps or in epochs
 };
+// Steps that a program has set in the options count as milestones.
+inline void add_milestones(Fields& fields, std::vector<Duration>& milestones, const std::vector<std::int64_t>& steps) {
+  if (milestones.empty())
+    for (const std::int64_t step : steps) milestones.push_back({.count = static_cast<double>(step)});
+  fields
+      .add("milestones", milestones, "when the rate is multiplied by gamma: 1000,2000 (steps), or 30 epochs,60 epochs")
+      .required = true;
+}
 template <Schedule kKind>
 void describe(Fields& fields, ScheduleOf<kKind>& schedule) {
   using enum Schedule;
@@ -255,8 +266,7 @@ void describe(Fields& fields, ScheduleOf<kKind>& schedule) {
     fields.add("step_size", o.step_size, at_least(1), "steps between two factors gamma").required = true;
   if constexpr (kKind == kStep || kKind == kMultiStep || kKind == kPlateau)
     fields.add("gamma", o.gamma, at_least(0), "factor of the learning rate");
-  if constexpr (kKind == kMultiStep)
-    fields.add("milestones", o.milestones, at_least(0), "steps that multiply by gamma, e.g. 1000,2000").required = true;
+  if constexpr (kKind == kMultiStep) add_milestones(fields, schedule.milestones, o.milestones);
   if constexpr (kKind == kPolynomial) fields.add("power", o.power, at_least(0).up_to(1e6), "1: a straight line");
   if constexpr (kKind == kWarmupStableDecay)
     fields.add("decay_steps", o.decay_steps, at_least(0), "steps of the decay at the end").required = true;

@@ -23,6 +23,11 @@ namespace reigen::optim {
 // Adaptive Learning Rate and Beyond", 2020.
 double warm_up(double lr, std::int64_t step, std::int64_t warmup_steps);
 
+// from + (lr - from) · min(1, step / warmup_steps): the first step has the rate `from`, and step warmup_steps the rate
+// lr. A `from` above lr counts as lr, so the rate never falls. Goyal et al. (https://arxiv.org/abs/1706.02677, section
+// 2.2) begin with the rate of the batch that they have scaled from.
+double warm_up_from(double from, double lr, std::int64_t step, std::int64_t warmup_steps);
+
 // gamma^floor(step / step_size)
 double step_factor(std::int64_t step, std::int64_t step_size, double gamma);
 // gamma^(number of milestones <= step)
@@ -43,7 +48,8 @@ double stable_decay_factor(std::int64_t step, std::int64_t steps, std::int64_t d
 // Throws InvalidArgument for an option out of range. The error names the option.
 void check(const ScheduleOptions& options);
 
-// Returns warm_up(lr, step, warmup_steps) · factor, where options.kind selects the factor's function. For kStep and
+// Returns warm_up(lr · factor, step, warmup_steps), where options.kind selects the factor's function. If warmup_from is
+// set, returns warm_up_from(warmup_from, lr · factor, step, warmup_steps) instead. For kStep and
 // kMultiStep the factor depends on the step of the run, including the warm-up. The kinds whose function has a parameter
 // `steps` run over the steps after the warm-up: factor(step - warmup_steps, steps = total_steps - warmup_steps).
 double scheduled_lr(double lr, std::int64_t step, const ScheduleOptions& options);

@@ -23,6 +23,7 @@ struct MlpTaskOptions {
   bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
   std::int64_t layers = 8;             // `layers` and `dim` are as in models::MlpOptions
   std::int64_t dim = 1024;
+  double label_smoothing = 0;  // share of each target that is spread over all classes, in the training's loss
 };
 
 class MlpTask final : public Task, public DataModule {

@@ -19,6 +19,7 @@ struct MnistOptions {
   std::string path = {};               // folder of MNIST's IDX files; if empty, the digits that data/digits.h draws
   c10::ScalarType type = c10::kFloat;  // type of weights and inputs: kFloat or kDouble
   bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
+  double label_smoothing = 0;          // share of each target that is spread over all classes, in the training's loss
 };
 
 class MnistTask final : public Task, public DataModule {

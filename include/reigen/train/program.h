@@ -55,6 +55,7 @@ struct Recipe {
   std::string data = {};             // what --data.path accepts, as lines for --help; if empty, there is no such option
   Config defaults = {};              // may include options of your own in .model (config.h)
   std::int64_t batch_per_rank = 64;  // used when train.global_batch is not set
+  std::int64_t samples = 0;          // in the usual training data, for --run.plan; 0: data.limit must say it
   // Makes the task and its data; called once on every rank. If without_memory is true, the model may be made without
   // memory for its weights, and data_parallel() allocates that memory later (nn/without_memory.h). A task may ignore
   // without_memory.

@@ -26,7 +26,7 @@ using OfBatch = std::function<at::Tensor(const data::Samples& batch)>;
 
 // `compute` is the model's forward, or with kOfLoss the loss.
 std::shared_ptr<Task> make_task(std::shared_ptr<torch::nn::Module> model, std::vector<nn::Unit> units, OfBatch compute,
-                                Kind kind);
+                                Kind kind, double label_smoothing = 0);
 
 template <class M>
 std::vector<nn::Unit> units_of(M& model) {
@@ -39,9 +39,10 @@ std::vector<nn::Unit> units_of(M& model) {
 }
 
 template <class M>
-std::shared_ptr<Task> task_of_forward(const std::shared_ptr<M>& model, Kind kind) {
+std::shared_ptr<Task> task_of_forward(const std::shared_ptr<M>& model, Kind kind, double label_smoothing = 0) {
   return make_task(
-      model, units_of(*model), [model](const data::Samples& batch) { return model->forward(batch.input); }, kind);
+      model, units_of(*model), [model](const data::Samples& batch) { return model->forward(batch.input); }, kind,
+      label_smoothing);
 }
 
 template <class Holder>
@@ -54,12 +55,17 @@ auto pointer_to(const Holder& model) {
 
 }  // namespace detail
 
+struct ClassificationOptions {
+  // The share of each target that is spread over all classes, in the loss of training only; at least 0, below 1.
+  double label_smoothing = 0;
+};
+
 // model.forward(input) gives scores [N, classes], `target` is a class for each sample. The loss is the cross entropy.
 // Logs training_loss and training_accuracy; validation and test log test_accuracy and test_loss; predictions are
 // "scores".
 template <class Model>
-std::shared_ptr<Task> classification(const Model& model) {
-  return detail::task_of_forward(detail::pointer_to(model), detail::Kind::kClassification);
+std::shared_ptr<Task> classification(const Model& model, const ClassificationOptions& options = {}) {
+  return detail::task_of_forward(detail::pointer_to(model), detail::Kind::kClassification, options.label_smoothing);
 }
 
 // model.forward(input) has the shape of `target`. The loss is the mean squared error. Logs training_loss; validation

@@ -23,6 +23,7 @@ struct ResNet18TaskOptions {
   bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
   std::int64_t width = 64;             // `width` and `norm_batch` are as in models::ResNet18Options
   std::int64_t norm_batch = 32;
+  double label_smoothing = 0;  // share of each target that is spread over all classes, in the training's loss
 };
 
 class ResNet18Task final : public Task, public DataModule {

@@ -21,80 +21,14 @@
 #include "reigen/optim/lion.h"
 #include "reigen/optim/rmsprop.h"
 #include "reigen/optim/sgd.h"
+#include "train/optimizer/parameter_groups.h"
 
 namespace reigen::train {
 namespace {
 
-using Groups = std::vector<optim::ParameterGroup>;
-
-bool any_matches(const std::vector<std::string>& patterns, const tensor::Segment& segment) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) { return optim::matches(pattern, segment); });
-}
-
-// `whole`: the parameters of the whole model, if this rank has only some of them.
-void require_matches(const char* key, const std::vector<std::string>& patterns,
-                     const std::vector<ParameterRange>& ranges, const std::vector<layout::TensorSpec>& whole) {
-  auto unmatched = optim::unmatched_patterns({{.patterns = patterns}}, ranges);
-  std::erase_if(unmatched, [&](const std::string& pattern) {
-    return std::any_of(whole.begin(), whole.end(), [&](const layout::TensorSpec& spec) {
-      tensor::Segment elsewhere{};
-      elsewhere.name = spec.name;
-      elsewhere.aliases = spec.aliases;
-      elsewhere.shape = spec.shape;
-      return optim::matches(pattern, elsewhere);
-    });
-  });
-  if (unmatched.empty()) return;
-  std::vector<std::string> names;
-  for (const ParameterRange& range : ranges) {
-    for (const tensor::Segment& segment : range.segments()) names.push_back(segment.name);
-  }
-  const bool many = names.size() > 8;
-  if (many) names.resize(8);
-  throw InvalidArgument(Report{.what = fmt::format("{}: {} is the name of no parameter", key, unmatched.front()),
-                               .got = unmatched.front(),
-                               .expected = fmt::format("names like {}{}", fmt::join(names, ", "), many ? ", ..." : ""),
-                               .fix = fmt::format("correct {}", key)});
-}
-
-// no_decay, no_adapt and lr_factors are independent of each other. Parameters with the same treatment by all three
-// form a group.
-Groups groups_of(const OptimConfig& config, const std::vector<ParameterRange>& ranges,
-                 const std::vector<layout::TensorSpec>& whole) {
-  const auto no_decay = config::items_of("optim.no_decay", config.no_decay);
-  const auto listed = config::items_of("optim.no_adapt", config.no_adapt);
-  const bool all_adapt = config.no_adapt == "none";
-  const auto no_adapt = all_adapt ? std::vector<std::string>() : listed.empty() ? no_decay : listed;
-  const auto factors = config::lr_factors_of(config);
-  std::vector<std::string> factor_patterns;
-  for (const auto& [pattern, factor] : factors) factor_patterns.push_back(pattern);
-  require_matches("optim.no_decay", no_decay, ranges, whole);
-  require_matches("optim.no_adapt", no_adapt, ranges, whole);
-  require_matches("optim.lr_factors", factor_patterns, ranges, whole);
-
-  std::map<std::tuple<double, bool, bool>, std::vector<std::string>> members;
-  for (const ParameterRange& range : ranges) {
-    for (const tensor::Segment& segment : range.segments()) {
-      const auto factor = std::find_if(factors.begin(), factors.end(),
-                                       [&](const auto& one) { return optim::matches(one.first, segment); });
-      const double lr_factor = factor == factors.end() ? 1 : factor->second;
-      const bool decays = !any_matches(no_decay, segment);
-      const bool adapts = !any_matches(no_adapt, segment);
-      if (lr_factor != 1 || !decays || !adapts) members[{lr_factor, decays, adapts}].push_back(segment.name);
-    }
-  }
-  Groups groups;
-  for (auto& [treatment, names] : members) {
-    const auto [lr_factor, decays, adapts] = treatment;
-    groups.push_back({.patterns = std::move(names), .lr_factor = lr_factor, .adapt = adapts});
-    if (!decays) groups.back().weight_decay = 0;
-  }
-  return groups;
-}
-
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimConfig& config,
-                                                 const std::vector<ParameterRange>& parameters, const Groups& groups) {
+                                                 const std::vector<ParameterRange>& parameters,
+                                                 const std::vector<optim::ParameterGroup>& groups) {
   std::unique_ptr<optim::Optimizer> optimizer;
   config.rule.visit([&]<class Options>(Options options) {
     options.lr = config.lr.value_or(options.lr);
@@ -119,22 +53,9 @@ bool steps_in_one_pass(const OptimConfig& config) {
   return in_one_pass;
 }
 
-optim::ScheduleOptions schedule_of(const OptimConfig& config, std::int64_t total_steps) {
-  optim::ScheduleOptions schedule;
-  config.schedule.visit([&]<optim::Schedule kKind>(const optim::ScheduleOf<kKind>& kind) {
-    schedule = kind.options;
-    schedule.kind = kKind;
-  });
-  schedule.warmup_steps = config.warmup_steps;
-  schedule.total_steps = total_steps;
-  return schedule;
-}
-
-// optim.lr, scaled for the global batch of this run.
-double base_lr(const OptimConfig& config, double lr, std::int64_t global_batch) {
-  if (config.lr_scaling == "none") return lr;
-  const auto rule = config.lr_scaling == "linear" ? optim::LrScaling::kLinear : optim::LrScaling::kSqrt;
-  return optim::scaled_lr(lr, rule, global_batch, config.base_batch.value_or(0));
+const Config& checked(const Config& config) {
+  config::require_optimization(config);
+  return config;
 }
 
 bool is_of_average(const std::string& name) { return name.ends_with(".ema") || name == "ema.updates"; }
@@ -151,12 +72,11 @@ std::vector<layout::StateSpec> states_of(const OptimConfig& config) {
 
 Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length,
                            const std::vector<layout::TensorSpec>& whole)
-    : parameters_(parameters), clip_norm_(config.train.clip_norm), clip_value_(config.train.clip_value) {
-  config::require_optimization(config);
-  schedule_ = schedule_of(config.optim, length.total_steps);
-  optim::check(schedule_);
-  optimizer_ = make_optimizer(config.optim, parameters, groups_of(config.optim, parameters, whole));
-  base_lr_ = base_lr(config.optim, optimizer_->lr(), length.global_batch);
+    : parameters_(parameters),
+      rate_(checked(config).optim, length),
+      clip_norm_(config.train.clip_norm),
+      clip_value_(config.train.clip_value) {
+  optimizer_ = make_optimizer(config.optim, parameters, parameter_groups(config.optim, parameters, whole));
   if (config.train.precision == "fp16") {
     optim::GradScalerOptions scaling;
     scaling.init_scale = config.train.loss_scale.value_or(scaling.init_scale);
@@ -185,7 +105,7 @@ Optimization::Gradients Optimization::look() {
 at::Tensor Optimization::scaled(const at::Tensor& loss) const { return scaler_ ? scaler_->scale(loss) : loss; }
 
 Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& gradients, Communicator* agree) {
-  optimizer_->set_lr(optim::scheduled_lr(base_lr_, done, schedule_) * lr_factor_);
+  optimizer_->set_lr(rate_.at(done) * lr_factor_);
   if (scaler_) {
     const bool stepped =
         scaler_->step(*optimizer_, parameters_, {.max_norm = clip_norm_, .max_value = clip_value_, .agree = agree});

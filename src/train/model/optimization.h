@@ -18,14 +18,9 @@
 #include "reigen/tensor/parameter_range.h"
 #include "reigen/tensor/tensor_files.h"
 #include "reigen/train/config.h"
+#include "train/optimizer/learning_rate.h"
 
 namespace reigen::train {
-
-struct RunLength {
-  std::int64_t total_steps = 0;
-  std::int64_t global_batch = 0;
-  int world_size = 1;
-};
 
 // The states that the optimizer and the average of the weights keep of every parameter. Throws InvalidArgument for an
 // unknown optimizer.
@@ -71,7 +66,7 @@ class Optimization {
 
   // From the next step on, the scheduled learning rate is multiplied by this factor (optim.schedule plateau).
   void set_lr_factor(double factor) { lr_factor_ = factor; }
-  const optim::ScheduleOptions& schedule() const { return schedule_; }
+  const optim::ScheduleOptions& schedule() const { return rate_.schedule(); }
 
   double lr() const { return optimizer_->lr(); }
   std::int64_t steps() const { return optimizer_->steps(); }
@@ -91,12 +86,11 @@ class Optimization {
   const optim::DeviceNorm* norm() const { return norm_ ? &*norm_ : nullptr; }
 
   std::vector<ParameterRange> parameters_;
-  double base_lr_ = 0;
+  LearningRate rate_;
   double lr_factor_ = 1;
   double clip_norm_ = 0;
   double clip_value_ = 0;
   bool checks_in_step_ = false;
-  optim::ScheduleOptions schedule_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::ExponentialMovingAverage> average_;
   std::optional<optim::GradScaler> scaler_;

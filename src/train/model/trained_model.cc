@@ -192,10 +192,12 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
     }
   }
   parallel_.emplace(run_.task.module(), run_.world, how);
-  optimization_.emplace(
-      config, parallel_->parameters(),
-      RunLength{.total_steps = run_.total, .global_batch = start.global_batch, .world_size = run_.data.size()},
-      pipeline_ ? pipeline_.parameters() : std::vector<layout::TensorSpec>());
+  optimization_.emplace(config, parallel_->parameters(),
+                        RunLength{.total_steps = run_.total,
+                                  .global_batch = start.global_batch,
+                                  .world_size = run_.data.size(),
+                                  .steps_of_epoch = run_.steps_of_epoch},
+                        pipeline_ ? pipeline_.parameters() : std::vector<layout::TensorSpec>());
 }
 
 void TrainedModel::load_state(const Start& start) {

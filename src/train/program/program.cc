@@ -40,6 +40,7 @@
 #include "train/model/device.h"
 #include "train/program/ddp_bench.h"
 #include "train/program/launcher_prefix.h"
+#include "train/program/plan.h"
 #include "train/run/agree.h"
 #include "train/run/failure.h"
 #include "train/run/progress.h"
@@ -419,6 +420,19 @@ Arguments with_options_of_run(Arguments options) {
   return options;
 }
 
+void print_plan(const CommandLine& line, const Recipe& recipe, const launch::Environment& environment) {
+  try {
+    const std::string plan = plan_of(line.config, {.name = recipe.name,
+                                                   .samples = recipe.samples,
+                                                   .batch_per_rank = recipe.batch_per_rank,
+                                                   .ranks = line.ranks.value_or(environment.world_size)});
+    if (environment.rank == 0) fmt::print("{}", plan);
+  } catch (Error& error) {
+    error.mark_common();  // all ranks were given the same arguments
+    throw;
+  }
+}
+
 int run_recipe(const Program& program, const launch::Environment& environment) {
   const Recipe& recipe = program.recipe;
   const Arguments options = program.stage == Stage::kFit ? program.options : with_options_of_run(program.options);
@@ -432,6 +446,10 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
   }();
   if (line.help || line.print_config) {
     if (environment.rank == 0) fmt::print("{}", line.help ? program_help(program) : to_toml(line.config));
+    return 0;
+  }
+  if (line.config.run.plan) {
+    print_plan(line, recipe, environment);
     return 0;
   }
   if (program.stage != Stage::kFit) {

@@ -65,15 +65,16 @@ struct Run {
   std::optional<std::chrono::duration<double>> max_time = {};  // not set: no limit
   at::Device device = at::kCPU;                                // where this rank computes
 
-  std::int64_t done = 0;           // steps done
-  std::int64_t total = 0;          // steps of the whole run
-  std::int64_t epoch = 0;          // epoch of the next sample
-  std::int64_t position = 0;       // position of the next sample in that epoch
-  bool validation_is_due = false;  // after step `done`; not made yet
-  bool stop = false;               // a rank requested a stop, and all ranks know it
-  bool ends = false;               // train.max_time is over on a rank, and all ranks know it
-  bool callback_stops = false;     // a callback of this rank has requested a stop
-  int rollbacks = 0;               // how often the run went back to a checkpoint of its own
+  std::int64_t done = 0;            // steps done
+  std::int64_t total = 0;           // steps of the whole run
+  std::int64_t steps_of_epoch = 1;  // set when the data are opened
+  std::int64_t epoch = 0;           // epoch of the next sample
+  std::int64_t position = 0;        // position of the next sample in that epoch
+  bool validation_is_due = false;   // after step `done`; not made yet
+  bool stop = false;                // a rank requested a stop, and all ranks know it
+  bool ends = false;                // train.max_time is over on a rank, and all ranks know it
+  bool callback_stops = false;      // a callback of this rank has requested a stop
+  int rollbacks = 0;                // how often the run went back to a checkpoint of its own
 };
 
 }  // namespace reigen::train

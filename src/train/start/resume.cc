@@ -29,7 +29,8 @@ constexpr const char* kFixedIfTold[] = {"train.weights", "optim.amsgrad", "optim
 // Whether a resumed run may have a new value of this option, although it then trains differently. The user is told of
 // such a change.
 bool is_noted(const std::string& key) {
-  return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" || key == "data.path";
+  return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" ||
+         key == "train.label_smoothing" || key == "data.path";
 }
 
 // Does the same as is_noted(), with one addition. If `schedule` (the name of the learning rate's schedule) has an end,

@@ -91,7 +91,8 @@ void RunData::open(const checkpoint::Checkpoint* found) {
   });
   require_same_size(run_.world, validation_, "validation");
   for (const std::string& note : notes) run_.say(note.starts_with("warning: ") ? note : "note: " + note);
-  run_.total = config.train.epochs * loader_->steps();
+  run_.steps_of_epoch = loader_->steps();
+  run_.total = config.train.epochs * run_.steps_of_epoch;
   if (config.train.max_steps > 0) run_.total = std::min(run_.total, config.train.max_steps);
 }
 

@@ -6,6 +6,10 @@
 
 namespace reigen::train {
 
+at::Tensor loss_of_classes(const at::Tensor& scores, const at::Tensor& target, double label_smoothing) {
+  return at::cross_entropy_loss(scores, target, {}, at::Reduction::Mean, data::kIgnoredToken, label_smoothing);
+}
+
 ClassFigures figures_of_classes(const at::Tensor& scores, const at::Tensor& target) {
   // The loss is computed in fp64, so that the sum hardly depends on how the samples are divided into batches and ranks.
   const at::Tensor loss =

@@ -51,7 +51,7 @@ std::string MlpTask::kind_of_samples() const {
 }
 
 at::Tensor MlpTask::training_step(const data::Samples& batch) {
-  return at::cross_entropy_loss(model_->forward(rows_of(batch.input)), batch.target);
+  return loss_of_classes(model_->forward(rows_of(batch.input)), batch.target, options_.label_smoothing);
 }
 
 void MlpTask::validation_step(const data::Samples& batch) {

@@ -36,7 +36,7 @@ std::string MnistTask::kind_of_samples() const {
 }
 
 at::Tensor MnistTask::training_step(const data::Samples& batch) {
-  return at::cross_entropy_loss(model_->forward(batch.input), batch.target);
+  return loss_of_classes(model_->forward(batch.input), batch.target, options_.label_smoothing);
 }
 
 void MnistTask::validation_step(const data::Samples& batch) {

@@ -26,8 +26,13 @@ void require_same_shape(const at::Tensor& output, const at::Tensor& target) {
 
 class ReadyTask final : public Task {
  public:
-  ReadyTask(std::shared_ptr<torch::nn::Module> model, std::vector<nn::Unit> units, OfBatch compute, Kind kind)
-      : model_(std::move(model)), units_(std::move(units)), compute_(std::move(compute)), kind_(kind) {}
+  ReadyTask(std::shared_ptr<torch::nn::Module> model, std::vector<nn::Unit> units, OfBatch compute, Kind kind,
+            double label_smoothing)
+      : model_(std::move(model)),
+        units_(std::move(units)),
+        compute_(std::move(compute)),
+        kind_(kind),
+        label_smoothing_(label_smoothing) {}
 
   torch::nn::Module& module() override { return *model_; }
   std::vector<nn::Unit> units() override { return units_; }
@@ -56,7 +61,7 @@ class ReadyTask final : public Task {
  private:
   at::Tensor loss_of(const at::Tensor& computed, const data::Samples& batch) const {
     if (kind_ == Kind::kOfLoss) return computed;
-    if (kind_ == Kind::kClassification) return at::cross_entropy_loss(computed, batch.target);
+    if (kind_ == Kind::kClassification) return loss_of_classes(computed, batch.target, label_smoothing_);
     require_same_shape(computed, batch.target);
     return at::mse_loss(computed, batch.target);
   }
@@ -65,14 +70,20 @@ class ReadyTask final : public Task {
   std::vector<nn::Unit> units_;
   OfBatch compute_;
   Kind kind_;
+  double label_smoothing_;
 };
 
 }  // namespace
 
 std::shared_ptr<Task> make_task(std::shared_ptr<torch::nn::Module> model, std::vector<nn::Unit> units, OfBatch compute,
-                                Kind kind) {
+                                Kind kind, double label_smoothing) {
   if (!model) throw InvalidArgument(Report{.what = "a task needs a model", .got = "a null pointer"});
-  return std::make_shared<ReadyTask>(std::move(model), std::move(units), std::move(compute), kind);
+  if (!(label_smoothing >= 0 && label_smoothing < 1)) {
+    throw InvalidArgument(Report{.what = "classification(): label_smoothing is out of range",
+                                 .got = fmt::format("{}", label_smoothing),
+                                 .expected = "at least 0 and below 1"});
+  }
+  return std::make_shared<ReadyTask>(std::move(model), std::move(units), std::move(compute), kind, label_smoothing);
 }
 
 }  // namespace reigen::train::detail

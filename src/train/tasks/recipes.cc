@@ -39,6 +39,13 @@ Config defaults(const Pace& pace, std::vector<ModelOption> model = {}) {
   return config;
 }
 
+// The defaults of a recipe that sorts samples into classes.
+Config class_defaults(const Pace& pace, std::vector<ModelOption> model = {}) {
+  Config config = defaults(pace, std::move(model));
+  config.train.takes_label_smoothing = true;
+  return config;
+}
+
 // The defaults of a recipe on text.
 Config text_defaults(std::vector<ModelOption> model) {
   Config config = defaults({.epochs = 5}, std::move(model));
@@ -50,11 +57,13 @@ Recipe mnist() {
   return {.name = "mnist",
           .summary = "a convolutional network on digits, MNIST's files or drawn",
           .data = kDigits,
-          .defaults = defaults({.epochs = 3}),
+          .defaults = class_defaults({.epochs = 3}),
           .batch_per_rank = 64,
           .make = [](const Config& config, bool without_memory) {
-            return as_both(std::make_shared<MnistTask>(
-                MnistOptions{.path = config.data.path, .type = type_of(config), .without_memory = without_memory}));
+            return as_both(std::make_shared<MnistTask>(MnistOptions{.path = config.data.path,
+                                                                    .type = type_of(config),
+                                                                    .without_memory = without_memory,
+                                                                    .label_smoothing = config.train.label_smoothing}));
           }};
 }
 
@@ -62,37 +71,39 @@ Recipe mlp() {
   return {.name = "mlp",
           .summary = "a perceptron of 8 layers on the same digits",
           .data = kDigits,
-          .defaults = defaults({.epochs = 3, .lr = 3e-4, .warmup_steps = 500},
-                               {{"layers", 8, "hidden layers", 1, kMostLayers}, {"dim", 1024, "width of each"}}),
+          .defaults = class_defaults({.epochs = 3, .lr = 3e-4, .warmup_steps = 500},
+                                     {{"layers", 8, "hidden layers", 1, kMostLayers}, {"dim", 1024, "width of each"}}),
           .batch_per_rank = 32,
           .make = [](const Config& config, bool without_memory) {
             return as_both(std::make_shared<MlpTask>(MlpTaskOptions{.path = config.data.path,
                                                                     .type = type_of(config),
                                                                     .without_memory = without_memory,
                                                                     .layers = config.model["layers"],
-                                                                    .dim = config.model["dim"]}));
+                                                                    .dim = config.model["dim"],
+                                                                    .label_smoothing = config.train.label_smoothing}));
           }};
 }
 
 Recipe resnet18() {
-  return {
-      .name = "resnet18",
-      .summary = "ResNet-18 on small colour pictures in classes, from folders or drawn",
-      .data =
-          "a folder with train/ and test/ (or val/), or without: one folder a class,\n"
-          "  of JPEG and PNG files; without it: pictures that the program draws",
-      .defaults = defaults(
-          {.epochs = 5, .warmup_steps = 500},
-          {{"width", 64, "channels of the first stage"},
-           {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0}}),
-      .batch_per_rank = 32,
-      .make = [](const Config& config, bool without_memory) {
-        return as_both(std::make_shared<ResNet18Task>(ResNet18TaskOptions{.path = config.data.path,
-                                                                          .type = type_of(config),
-                                                                          .without_memory = without_memory,
-                                                                          .width = config.model["width"],
-                                                                          .norm_batch = config.model["norm_batch"]}));
-      }};
+  return {.name = "resnet18",
+          .summary = "ResNet-18 on small colour pictures in classes, from folders or drawn",
+          .data =
+              "a folder with train/ and test/ (or val/), or without: one folder a class,\n"
+              "  of JPEG and PNG files; without it: pictures that the program draws",
+          .defaults = class_defaults(
+              {.epochs = 5, .warmup_steps = 500},
+              {{"width", 64, "channels of the first stage"},
+               {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0}}),
+          .batch_per_rank = 32,
+          .make = [](const Config& config, bool without_memory) {
+            return as_both(
+                std::make_shared<ResNet18Task>(ResNet18TaskOptions{.path = config.data.path,
+                                                                   .type = type_of(config),
+                                                                   .without_memory = without_memory,
+                                                                   .width = config.model["width"],
+                                                                   .norm_batch = config.model["norm_batch"],
+                                                                   .label_smoothing = config.train.label_smoothing}));
+          }};
 }
 
 nn::Kernels kernels_of(const std::string& name) {

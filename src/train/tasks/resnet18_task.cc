@@ -50,7 +50,7 @@ std::string ResNet18Task::kind_of_samples() const {
 }
 
 at::Tensor ResNet18Task::training_step(const data::Samples& batch) {
-  return at::cross_entropy_loss(module().forward(batch.input), batch.target);
+  return loss_of_classes(module().forward(batch.input), batch.target, options_.label_smoothing);
 }
 
 void ResNet18Task::validation_step(const data::Samples& batch) {

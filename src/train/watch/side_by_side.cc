@@ -114,7 +114,10 @@ struct SideBySide::Alone {
         self(run.world.split(run.world.rank()).value()),
         parallel(task->module(), self, parallel::DataParallelOptions{}),
         optimization(config(), parallel.parameters(),
-                     RunLength{.total_steps = run.total, .global_batch = global_batch, .world_size = run.data.size()}),
+                     RunLength{.total_steps = run.total,
+                               .global_batch = global_batch,
+                               .world_size = run.data.size(),
+                               .steps_of_epoch = run.steps_of_epoch}),
         in_process(task->units()),
         in_layout(run.task.units()),
         was_compared(in_layout.units().size(), 0) {

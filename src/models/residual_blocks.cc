@@ -1,0 +1,81 @@
+#include "models/residual_blocks.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "reigen/nn/init.h"
+
+namespace reigen::models {
+
+Conv::Conv(std::int64_t inputs, std::int64_t outputs, std::int64_t size, std::int64_t stride)
+    : Conv2dImpl(torch::nn::Conv2dOptions(inputs, outputs, size).stride(stride).padding(size / 2).bias(false)),
+      shape_{.stride = stride, .padding = size / 2} {}
+
+at::Tensor Norm::normalise(const at::Tensor& x) {
+  if (!is_training() || norm_batch_ == 0) return one_part(x);
+  const std::int64_t parts = (x.size(0) + norm_batch_ - 1) / norm_batch_;
+  if (parts <= 1) return one_part(x);
+  std::vector<at::Tensor> done;
+  for (const at::Tensor& part : x.tensor_split(parts)) done.push_back(one_part(part));
+  return at::cat(done);
+}
+
+at::Tensor Norm::one_part(const at::Tensor& x) {
+  const bool own_statistics = is_training() && x.size(0) * x.size(2) * x.size(3) > 1;
+  if (own_statistics) num_batches_tracked.add_(1);
+  return at::batch_norm(x, weight, bias, running_mean, running_var, own_statistics, *options.momentum(), options.eps(),
+                        false);
+}
+
+std::vector<BlockLayer> basic_block(std::int64_t width, std::int64_t stride) {
+  return {{.outputs = width, .stride = stride}, {.outputs = width}};
+}
+
+// The convolution 3x3 has the stride. In the paper the first convolution 1x1 has it, which drops three of four pixels.
+std::vector<BlockLayer> bottleneck(std::int64_t width, std::int64_t stride) {
+  return {{.outputs = width, .size = 1},
+          {.outputs = width, .stride = stride},
+          {.outputs = kBottleneckFactor * width, .size = 1}};
+}
+
+ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>& layers, std::int64_t norm_batch) {
+  std::int64_t channels = inputs;
+  std::int64_t stride = 1;
+  for (const BlockLayer& layer : layers) {
+    const std::size_t number = layers_.size() + 1;
+    const auto conv = register_module(fmt::format("conv{}", number),
+                                      std::make_shared<Conv>(channels, layer.outputs, layer.size, layer.stride));
+    const auto norm = register_module(fmt::format("bn{}", number), std::make_shared<Norm>(layer.outputs, norm_batch));
+    layers_.emplace_back(conv, norm);
+    channels = layer.outputs;
+    stride *= layer.stride;
+  }
+  if (stride == 1 && channels == inputs) return;
+  const auto downsample = register_module("downsample", std::make_shared<torch::nn::Module>());
+  shorten_ = downsample->register_module("0", std::make_shared<Conv>(inputs, channels, 1, stride));
+  shorten_norm_ = downsample->register_module("1", std::make_shared<Norm>(channels, norm_batch));
+}
+
+at::Tensor ResidualBlock::forward(const at::Tensor& x) {
+  at::Tensor y = x;
+  for (const auto& [conv, norm] : layers_) {
+    y = norm->normalise(conv->convolve(y));
+    if (conv != layers_.back().first) y.relu_();
+  }
+  return (y + (shorten_ ? shorten_norm_->normalise(shorten_->convolve(x)) : x)).relu_();
+}
+
+void initialize_residual(torch::nn::Module& model, std::uint64_t seed, const std::string& zeroed) {
+  nn::initialize(model, seed);
+  for (const auto& item : model.named_parameters()) {
+    const at::Tensor values = item.value().detach();
+    if (!zeroed.empty() && item.key().ends_with(zeroed)) values.zero_();
+    if (values.dim() != 4) continue;
+    const auto fan_out = static_cast<double>(values.size(0) * values.size(2) * values.size(3));
+    nn::fill_normal(values, item.key(), seed, std::sqrt(2 / fan_out));
+  }
+}
+
+}  // namespace reigen::models
