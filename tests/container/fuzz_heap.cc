@@ -1,4 +1,5 @@
-// libFuzzer: any bytes are either a global heap of HDF5 with a value or a DataError; the same for the filters of chunks.
+// libFuzzer: any bytes are either a global heap of HDF5 with a value or a DataError. The same holds for the filters of
+// chunks.
 #include <cstdlib>
 
 #include "container/hdf5/filters.h"

@@ -1,4 +1,5 @@
-// libFuzzer: any bytes are either a tar whose files lie within them or a DataError; the same for its index and for .npy.
+// libFuzzer: any bytes are either a tar whose files lie within them or a DataError. The same holds for its index and
+// for .npy.
 #include <fmt/format.h>
 
 #include <cstdlib>
