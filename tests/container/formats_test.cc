@@ -7,7 +7,7 @@
 #include "container/sample.h"
 #include "container/tar/npy.h"
 #include "container/tfrecord/example.h"
-#include "format/protobuf.h"
+#include "format/protobuf/protobuf.h"
 #include "reigen/base/error.h"
 
 namespace reigen::container {

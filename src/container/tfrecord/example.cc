@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "container/sample.h"
-#include "format/protobuf.h"
+#include "format/protobuf/protobuf.h"
 
 namespace reigen::container {
 namespace {

@@ -26,7 +26,7 @@ constexpr CrcTables kCrcTables = make_tables();
 
 }  // namespace
 
-std::uint32_t crc::by_table(std::uint32_t crc, std::string_view data) {
+std::uint32_t crc32c_by_table(std::uint32_t crc, std::string_view data) {
   for (; data.size() >= 8; data.remove_prefix(8)) {
     std::uint64_t eight = 0;
     std::memcpy(&eight, data.data(), 8);
@@ -38,7 +38,7 @@ std::uint32_t crc::by_table(std::uint32_t crc, std::string_view data) {
   return crc;
 }
 
-std::uint32_t crc32c(std::string_view data) { return ~crc::by_machine(~0U, data); }
+std::uint32_t crc32c(std::string_view data) { return ~crc32c_by_machine(~0U, data); }
 
 std::uint32_t masked_crc32c(std::string_view data) {
   const std::uint32_t crc = crc32c(data);

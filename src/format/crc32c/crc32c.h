@@ -12,10 +12,9 @@ std::uint32_t crc32c(std::string_view data);
 // As records store it: rotated and added to a constant, so that the checksum of a checksum is no special case.
 std::uint32_t masked_crc32c(std::string_view data);
 
-namespace crc {
-// Continue from the state `crc`, which is neither inverted before nor after.
-std::uint32_t by_table(std::uint32_t crc, std::string_view data);
-std::uint32_t by_machine(std::uint32_t crc, std::string_view data);  // by_table() where there is no instruction
-}  // namespace crc
+// Continue from the state `crc`, which is neither inverted before nor after. Without an instruction of the processor,
+// both use the table.
+std::uint32_t crc32c_by_table(std::uint32_t crc, std::string_view data);
+std::uint32_t crc32c_by_machine(std::uint32_t crc, std::string_view data);
 
 }  // namespace reigen::format

@@ -3,6 +3,6 @@
 
 namespace reigen::format {
 
-std::uint32_t crc::by_machine(std::uint32_t crc, std::string_view data) { return by_table(crc, data); }
+std::uint32_t crc32c_by_machine(std::uint32_t crc, std::string_view data) { return crc32c_by_table(crc, data); }
 
 }  // namespace reigen::format

@@ -22,9 +22,9 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t crc
 
 }  // namespace
 
-std::uint32_t crc::by_machine(std::uint32_t crc, std::string_view data) {
+std::uint32_t crc32c_by_machine(std::uint32_t crc, std::string_view data) {
   static const bool kHas = __builtin_cpu_supports("sse4.2") != 0;
-  return kHas ? by_instruction(crc, data) : by_table(crc, data);
+  return kHas ? by_instruction(crc, data) : crc32c_by_table(crc, data);
 }
 
 }  // namespace reigen::format

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "format/crc32c/crc32c.h"
-#include "format/protobuf.h"
+#include "format/protobuf/protobuf.h"
 
 namespace reigen::format {
 namespace {
