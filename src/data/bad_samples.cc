@@ -16,10 +16,13 @@ namespace {
 
 class OneByOne : public BatchMaker {
  public:
-  OneByOne(const Dataset& data, const Pass& pass, std::vector<std::int64_t> indices)
+  OneByOne(const Dataset& data, const std::optional<Pass>& pass, std::vector<std::int64_t> indices)
       : data_(data), pass_(pass), indices_(std::move(indices)), made_(indices_.size()) {}
 
-  void make(std::size_t row) override { made_[row] = data_.gather_in(pass_, std::span(&indices_[row], 1)); }
+  void make(std::size_t row) override {
+    const std::span<const std::int64_t> one(&indices_[row], 1);
+    made_[row] = pass_ ? data_.gather_in(*pass_, one) : data_.gather(one);
+  }
 
   Samples finish(std::span<const std::size_t> rows) override {
     const Samples& first = made_[rows[0]];
@@ -53,7 +56,7 @@ class OneByOne : public BatchMaker {
   }
 
   const Dataset& data_;
-  const Pass pass_;
+  const std::optional<Pass> pass_;
   const std::vector<std::int64_t> indices_;
   std::vector<Samples> made_;
 };
@@ -80,7 +83,8 @@ std::int64_t BadSamples::count() const {
   return static_cast<std::int64_t>(indices_.size());
 }
 
-std::unique_ptr<BatchMaker> one_by_one(const Dataset& data, const Pass& pass, std::vector<std::int64_t> indices) {
+std::unique_ptr<BatchMaker> one_by_one(const Dataset& data, const std::optional<Pass>& pass,
+                                       std::vector<std::int64_t> indices) {
   return std::make_unique<OneByOne>(data, pass, std::move(indices));
 }
 

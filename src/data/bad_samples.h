@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,7 +29,8 @@ class BadSamples {
   std::set<std::int64_t> indices_;
 };
 
-// Makes each sample by a gather_in() of its own, for datasets without batch_in().
-std::unique_ptr<BatchMaker> one_by_one(const Dataset& data, const Pass& pass, std::vector<std::int64_t> indices);
+// Makes each sample by a gather_in() of its own, or without a pass by a gather(), for datasets without batch_in().
+std::unique_ptr<BatchMaker> one_by_one(const Dataset& data, const std::optional<Pass>& pass,
+                                       std::vector<std::int64_t> indices);
 
 }  // namespace reigen::data

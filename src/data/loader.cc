@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "base/check.h"
-#include "data/bad_samples.h"
 #include "data/checked.h"
 #include "data/device_copies.h"
 #include "data/prefetcher.h"
+#include "data/samples_in_making.h"
 #include "reigen/base/error.h"
 #include "reigen/data/sampler.h"
 
@@ -136,71 +136,44 @@ struct Loader::State {
   mutable std::int64_t cached_epoch = 0;
 };
 
-// One batch of a rank. If the dataset makes single samples, each is a unit, and otherwise the batch is one.
+// One batch of a rank.
 class Loader::Making : public BatchInMaking {
  public:
   Making(const State& state, const Order& order, std::int64_t epoch, std::int64_t start, std::int64_t step)
       : state_(state),
         pass_{.seed = state.options.seed, .epoch = epoch},
         batch_(state.plan(order, epoch, start, step)),
-        shown_(batch_.indices) {
-    if (shown_.empty()) shown_ = {order[batch_.position - batch_.global_count]};
-    maker_ = state.data->batch_in(pass_, shown_);
-    if (!maker_ && state.options.max_bad > 0) maker_ = one_by_one(*state.data, pass_, shown_);
-    is_bad_.resize(shown_.size());
-  }
+        has_samples_(batch_.count > 0),
+        stands_in_(order[batch_.position - batch_.global_count]),
+        samples_(*state.data, pass_, has_samples_ ? batch_.indices : std::vector{stands_in_},
+                 {.most = state.options.max_bad, .bad = state.bad}) {}
 
-  std::size_t units() const override { return maker_ ? shown_.size() : 1; }
+  std::size_t units() const override { return samples_.units(); }
 
-  void make(std::size_t unit) override {
-    if (!maker_) {
-      samples_ = state_.data->gather_in(pass_, shown_);
-      return;
-    }
-    try {
-      maker_->make(unit);
-    } catch (const DataError& error) {
-      // A sample that stands in is one of another rank, which counts it.
-      const bool is_own = batch_.count > 0 || state_.options.max_bad == 0;
-      if (is_own) state_.bad.leave_out(shown_[unit], error, state_.options.max_bad, state_.data->name());
-      is_bad_[unit] = 1;
-    }
-  }
+  // A sample that stands in is one of another rank, which counts it if it is damaged.
+  void make(std::size_t unit) override { samples_.make(unit, has_samples_); }
 
   Batch finish() override {
-    if (maker_) samples_ = finished();
-    const auto rows = std::max<std::int64_t>(batch_.count, 1);
-    static_cast<Samples&>(batch_) = checked(std::move(samples_), *state_.data, rows);
+    const std::vector<std::int64_t> kept = samples_.kept();
+    if (has_samples_ && kept.size() < batch_.indices.size()) {
+      batch_.indices = kept;
+      batch_.count = static_cast<std::int64_t>(kept.size());
+      batch_.terms = 0;
+      for (const std::int64_t index : kept) batch_.terms += state_.data->terms(index);
+    }
+    static_cast<Samples&>(batch_) = kept.empty() ? stand_in() : samples_.finish();
     state_.complete(batch_);
     return std::move(batch_);
   }
 
  private:
-  Samples finished() {
-    std::vector<std::size_t> rows;
-    for (std::size_t row = 0; row < shown_.size(); ++row) {
-      if (is_bad_[row] == 0) rows.push_back(row);
-    }
-    if (rows.size() == shown_.size()) return maker_->finish(rows);
-    const bool had_samples = batch_.count > 0;
-    std::vector<std::int64_t> left;
-    batch_.terms = 0;
-    for (const std::size_t row : rows) left.push_back(shown_[row]);
-    if (had_samples) {
-      for (const std::int64_t index : left) batch_.terms += state_.data->terms(index);
-      batch_.count = static_cast<std::int64_t>(left.size());
-      batch_.indices = left;
-    }
-    return rows.empty() ? stand_in() : maker_->finish(rows);
-  }
-
   // The rank has no sample that it can show. A sample of weight 0 is needed, so the next one that is whole is taken.
-  Samples stand_in() {
+  Samples stand_in() const {
     const std::int64_t size = state_.sampler.options().size;
     for (std::int64_t next = 1;; ++next) {
-      const std::int64_t index = (shown_.back() + next) % size;
+      const std::int64_t index = (stands_in_ + next) % size;
       try {
-        return state_.data->gather_in(pass_, std::span(&index, 1));
+        return checked(state_.data->gather_in(pass_, std::span(&index, 1)), *state_.data, 1);
       } catch (const DataError&) {
         if (next >= size) throw;
       }
@@ -210,10 +183,9 @@ class Loader::Making : public BatchInMaking {
   const State& state_;
   const Pass pass_;
   Batch batch_;
-  std::vector<std::int64_t> shown_;  // the batch's indices, or that of a sample that stands in
-  std::unique_ptr<BatchMaker> maker_;
-  std::vector<std::uint8_t> is_bad_;  // for each row; no vector<bool>, because threads write neighbours
-  Samples samples_;
+  const bool has_samples_;
+  const std::int64_t stands_in_;  // the first sample of all ranks' batch
+  SamplesInMaking samples_;
 };
 
 struct Epoch::Impl {

@@ -19,6 +19,8 @@ struct DataConfig {
   std::int64_t limit = 0;
   bool may_differ = false;
   std::int64_t device_prefetch = 2;
+  std::string shuffle = "full";
+  std::int64_t max_bad = 0;
 };
 inline void describe(Fields& fields, DataConfig& o) {
   fields.section = "data";
@@ -33,6 +35,11 @@ inline void describe(Fields& fields, DataConfig& o) {
   fields.add("workers", o.workers, at_least(0).up_to(64), "threads that prepare batches in advance; 0: none");
   fields.add("device_prefetch", o.device_prefetch, at_least(0).up_to(64),
              "batches that are copied to the GPU in advance, beside the computation; needs data.workers and memory");
+  fields.add(
+      "shuffle", o.shuffle, {"full", "blocks", "none"},
+      "order of the training samples: any; blocks of neighbours, for disks that read slowly out of order; as stored");
+  fields.add("max_bad", o.max_bad, at_least(0),
+             "leave out up to N damaged samples of a rank, with a warning; with 0 a damaged sample is an error");
   fields.add("dump_order", o.dump_order, "file that gets the numbers of each step's samples, one line for each step");
   fields.add("limit", o.limit, at_least(0), "use only the first N training samples; 0: all");
   fields.add("may_differ", o.may_differ, "true: resume also with other data than before; a warning says what differs");

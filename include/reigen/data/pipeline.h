@@ -108,7 +108,6 @@ class Pipeline {
  private:
   friend Pipeline concat(const std::vector<Pipeline>& parts);
   friend struct PipelineAccess;
-  friend struct PipelineOf;
   explicit Pipeline(std::shared_ptr<const SampleSource> source);
   Pipeline with(std::shared_ptr<const SampleSource> source) const;
 

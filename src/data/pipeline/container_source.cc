@@ -104,16 +104,12 @@ class OfContainer : public SampleSource {
 
 }  // namespace
 
-struct PipelineOf {
-  static Pipeline source(SourcePtr from) { return Pipeline(std::move(from)); }
-};
-
 Pipeline open(const std::filesystem::path& path, const OpenOptions& options) {
   auto reader = container::open(path, {.fields = options.fields,
                                        .label_offset = options.label_offset,
                                        .labels_file = options.labels_file,
                                        .split = options.split});
-  return PipelineOf::source(std::make_shared<OfContainer>(std::move(reader), options.fast_decode));
+  return pipeline_of(std::make_shared<OfContainer>(std::move(reader), options.fast_decode));
 }
 
 }  // namespace reigen::data

@@ -142,11 +142,14 @@ Sample Pipeline::sample(std::int64_t index, const Pass& pass) const {
 // The sources of pipelines that are joined to one.
 struct PipelineAccess {
   static Pipeline joined_like(const Pipeline& first, SourcePtr source) { return first.with(std::move(source)); }
+  static Pipeline of(SourcePtr source) { return Pipeline(std::move(source)); }
   static SourcePtr source(const Pipeline& pipeline) { return pipeline.source_; }
   static std::uint32_t maps(const Pipeline& pipeline) { return pipeline.maps_; }
   static void set_maps(Pipeline& pipeline, std::uint32_t maps) { pipeline.maps_ = maps; }
   static bool has_batches(const Pipeline& pipeline) { return pipeline.has_batches_; }
 };
+
+Pipeline pipeline_of(SourcePtr source) { return PipelineAccess::of(std::move(source)); }
 
 namespace {
 

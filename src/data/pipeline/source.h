@@ -31,6 +31,8 @@ SourcePtr chosen(SourcePtr from, std::vector<std::int64_t> indices, const char* 
 SourcePtr joined(std::vector<SourcePtr> parts, std::vector<std::pair<std::size_t, std::int64_t>> picks,
                  const char* how);
 
+Pipeline pipeline_of(SourcePtr source);
+
 // The end of a pipeline: a dataset of the samples of `from`.
 struct EndOptions {
   image::Output output;

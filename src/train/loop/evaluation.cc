@@ -4,7 +4,9 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "data/ahead.h"
 #include "data/checked.h"
 #include "reigen/data/sampler.h"
 #include "train/model/device.h"
@@ -46,17 +48,24 @@ Figures Evaluation::run(const Over& over) {
     for (std::int64_t i = first; i < std::min(first + batch, mine.end); ++i) indices.push_back(i);
     return indices;
   };
+  std::optional<data::Ahead> ahead;
+  if (!model_.pipeline()) {
+    const data::Damage damage{.most = over.max_bad, .bad = bad_[&over.data]};
+    ahead.emplace(over.data, count, indices_of, damage,
+                  data::AheadOptions{.workers = static_cast<int>(run_.config.data.workers)});
+  }
   for (std::int64_t first = 0; first < count && !ends; first += kCallsTogether) {
     const std::int64_t calls = std::min(kCallsTogether, count - first);
     if (model_.pipeline()) {
       run_in_stages(over, first, calls, indices_of);
     } else {
       for (std::int64_t call = first; call < first + calls; ++call) {
-        const std::vector<std::int64_t> indices = indices_of(call);
-        if (!indices.empty()) {
-          run_some(over, indices, true);
+        const data::Batch made = ahead->next();
+        if (made.count > 0) {
+          run_some(over, made.indices, made, true);
         } else if (gathers) {
-          run_some(over, {0}, false);  // gathering is collective, so all ranks make the same number of forwards
+          // Gathering is collective, so all ranks make the same number of forwards.
+          run_some(over, {0}, samples_of(over, {0}), false);
         }
       }
     }
@@ -77,21 +86,22 @@ bool Evaluation::hears_of_stop() {
 }
 
 data::Samples Evaluation::samples_of(const Over& over, const std::vector<std::int64_t>& indices) {
-  return samples_on(run_.device,
-                    data::checked(over.data.gather(indices), over.data, static_cast<std::int64_t>(indices.size())));
+  return data::checked(over.data.gather(indices), over.data, static_cast<std::int64_t>(indices.size()));
 }
 
 // What the step logs counts for the terms of its samples.
-void Evaluation::take(const Over& over, const std::vector<std::int64_t>& indices, bool counts) {
+void Evaluation::take(const Over& over, const std::vector<std::int64_t>& indices, const data::Samples& samples,
+                      bool counts) {
   std::int64_t terms = 0;
   for (const std::int64_t index : indices) terms += counts ? over.data.terms(index) : 0;
   metrics_->begin_batch(terms);
-  over.step(samples_of(over, indices), counts);
+  over.step(samples_on(run_.device, samples), counts);
 }
 
-void Evaluation::run_some(const Over& over, const std::vector<std::int64_t>& indices, bool counts) {
+void Evaluation::run_some(const Over& over, const std::vector<std::int64_t>& indices, const data::Samples& samples,
+                          bool counts) {
   const auto autocast = compute_type(run_.config.train.precision, run_.device);
-  take(over, indices, counts);
+  take(over, indices, samples, counts);
 }
 
 // All ranks make the same number of forwards. A rank without samples runs one that does not count.
@@ -100,18 +110,19 @@ void Evaluation::run_in_stages(const Over& over, std::int64_t first, std::int64_
     const std::vector<std::int64_t> indices = indices_of(first + i);
     return indices.empty() ? std::vector<std::int64_t>{0} : indices;
   };
-  model_.pipeline().evaluate(model_.parallel(), static_cast<int>(calls),
-                             {.input = [&](int i) { return run_.task.first_input(samples_of(over, some(i))); },
-                              .loss =
-                                  [&](int i) {
-                                    take(over, some(i), !indices_of(first + i).empty());
-                                    return at::Tensor();
-                                  },
-                              .around =
-                                  [&](schedule::Kind, int, const std::function<void()>& body) {
-                                    const auto autocast = compute_type(run_.config.train.precision, run_.device);
-                                    body();
-                                  }});
+  model_.pipeline().evaluate(
+      model_.parallel(), static_cast<int>(calls),
+      {.input = [&](int i) { return run_.task.first_input(samples_on(run_.device, samples_of(over, some(i)))); },
+       .loss =
+           [&](int i) {
+             take(over, some(i), samples_of(over, some(i)), !indices_of(first + i).empty());
+             return at::Tensor();
+           },
+       .around =
+           [&](schedule::Kind, int, const std::function<void()>& body) {
+             const auto autocast = compute_type(run_.config.train.precision, run_.device);
+             body();
+           }});
 }
 
 // The number of forwards that the rank with the most samples makes.

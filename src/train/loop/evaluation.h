@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <vector>
 
+#include "data/bad_samples.h"
 #include "reigen/data/dataset.h"
 #include "reigen/data/sampler.h"
 #include "reigen/train/metrics.h"
@@ -23,8 +25,9 @@ class Evaluation {
     // Gets each batch of this rank, on the device. `counts` is false for a batch that only takes part in collective
     // calls.
     std::function<void(const data::Samples& batch, bool counts)> step;
-    std::int64_t most = 0;  // the first samples of the data; 0: all
-    bool may_end = false;   // whether a request to stop ends it early; run.stop is set then
+    std::int64_t most = 0;     // the first samples of the data; 0: all
+    std::int64_t max_bad = 0;  // damaged samples that may be left out (LoaderOptions::max_bad)
+    bool may_end = false;      // whether a request to stop ends it early; run.stop is set then
   };
   // Collective. Each sample is taken once, because every rank takes its share. Uses the average of the weights if there
   // is one. Returns the figures of all ranks that the steps have logged.
@@ -35,9 +38,9 @@ class Evaluation {
 
  private:
   using IndicesOf = std::function<std::vector<std::int64_t>(std::int64_t call)>;
-  void run_some(const Over& over, const std::vector<std::int64_t>& indices, bool counts);
+  void run_some(const Over& over, const std::vector<std::int64_t>& indices, const data::Samples& samples, bool counts);
   void run_in_stages(const Over& over, std::int64_t first, std::int64_t calls, const IndicesOf& indices_of);
-  void take(const Over& over, const std::vector<std::int64_t>& indices, bool counts);
+  void take(const Over& over, const std::vector<std::int64_t>& indices, const data::Samples& samples, bool counts);
   data::Samples samples_of(const Over& over, const std::vector<std::int64_t>& indices);
   std::int64_t calls(std::int64_t samples) const;
   bool hears_of_stop();
@@ -45,6 +48,7 @@ class Evaluation {
   Run& run_;
   TrainedModel& model_;
   Metrics* metrics_ = nullptr;  // of the run that is under way
+  std::map<const data::Dataset*, data::BadSamples> bad_;
 };
 
 }  // namespace reigen::train

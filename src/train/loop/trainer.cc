@@ -325,9 +325,10 @@ Figures Trainer::validate() {
 Figures Trainer::test() {
   return impl_->evaluate([&] {
     const data::DatasetPtr data = impl_->data.open_for("test", [](DataModule& from) { return from.test(); });
-    return impl_->evaluation.run({.data = *data, .step = [&](const data::Samples& batch, bool /*counts*/) {
-                                    impl_->run.task.test_step(batch);
-                                  }});
+    return impl_->evaluation.run(
+        {.data = *data,
+         .step = [&](const data::Samples& batch, bool /*counts*/) { impl_->run.task.test_step(batch); },
+         .max_bad = impl_->run.config.data.max_bad});
   });
 }
 

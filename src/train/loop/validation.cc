@@ -50,6 +50,7 @@ Figures Validation::run_over(std::int64_t most, bool may_end, bool is_trial) {
       evaluation_.run({.data = data_.validation(),
                        .step = [&](const data::Samples& batch, bool /*counts*/) { run_.task.validation_step(batch); },
                        .most = most,
+                       .max_bad = run_.config.data.max_bad,
                        .may_end = may_end});
   if (run_.stop && may_end) return figures;  // broken off
   require_free_names(figures);

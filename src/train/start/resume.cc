@@ -22,9 +22,11 @@ namespace {
 constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name"};
 // The same holds for these options of the data, but data.may_differ allows the change.
 constexpr const char* kOfData[] = {"data.limit", "data.samples"};
-// These options decide which states the optimizer has, and the types of the weights. They are compared only if the
+// These options decide which states the optimizer has, the types of the weights, and the order of the samples. They are
+// compared only if the
 // checkpoint has them, because checkpoints of earlier versions do not.
-constexpr const char* kFixedIfTold[] = {"train.weights", "optim.amsgrad", "optim.centered", "optim.bf16_states"};
+constexpr const char* kFixedIfTold[] = {"train.weights", "optim.amsgrad", "optim.centered", "optim.bf16_states",
+                                        "data.shuffle"};
 
 // Whether a resumed run may have a new value of this option, although it then trains differently. The user is told of
 // such a change.

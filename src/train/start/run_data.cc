@@ -45,6 +45,11 @@ void require_same_size(const Communicator& world, const data::DatasetPtr& data, 
                                       .fix = "give every rank the same data, on each machine"}));
 }
 
+data::Shuffle shuffle_of(const Config& config) {
+  if (config.train.overfit > 0 || config.data.shuffle == "none") return data::Shuffle::kNone;
+  return config.data.shuffle == "blocks" ? data::Shuffle::kBlocks : data::Shuffle::kFull;
+}
+
 }  // namespace
 
 void RunData::open(const checkpoint::Checkpoint* found) {
@@ -53,8 +58,9 @@ void RunData::open(const checkpoint::Checkpoint* found) {
   data::Meaning meaning;
   prepare();
   together(run_.world, "training data", [&] {
-    data::LoaderOptions choice{.shuffle = config.train.overfit == 0,
+    data::LoaderOptions choice{.shuffle = shuffle_of(config),
                                .seed = static_cast<std::uint64_t>(config.train.seed),
+                               .max_bad = config.data.max_bad,
                                .micro_batch = config.train.micro_batch,
                                .limit = config.data.limit,
                                .workers = static_cast<int>(config.data.workers),

@@ -107,6 +107,7 @@ Config imagenet_defaults() {
   config.train.takes_label_smoothing = true;
   config.optim.warmup = "5 epochs";
   config.model.options = {
+      {"classes", 0, "classes of the pictures; 0: as many as the data name", 0},
       {"depth", 50, "layers of the ResNet: 18, 34, 50, 101 or 152", 18, 152},
       {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0},
       {.key = "zero_last_norm",
@@ -114,6 +115,15 @@ Config imagenet_defaults() {
        .meaning = "the last norm of each block begins with weights of 0, so that the block is the identity"},
       {"classifier_deviation", 0.0, "initial weights of the last layer are normal with this deviation; 0: uniform", 0}};
   return config;
+}
+
+std::vector<ModelOption> picture_options() {
+  return {{"data.size", 224, "width and height of the pictures that the model gets", 32, 4096},
+          {.key = "data.augment", .value = true, .meaning = "random crops and flips of the training pictures"},
+          {.key = "data.decode",
+           .value = std::string("exact"),
+           .meaning = "fast: JPEGs that shrink are decoded at 1/2, 1/4 or 1/8 of their size; faster for large photos",
+           .choices = {"exact", "fast"}}};
 }
 
 models::ResNetOptions resnet_options(const Config& config, std::int64_t classes) {

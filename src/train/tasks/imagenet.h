@@ -20,6 +20,9 @@ std::vector<config::Preset> imagenet_presets();
 // The options of the model (model.depth and others) with their defaults, the presets, and train.label_smoothing.
 Config imagenet_defaults();
 
+// The options of its pictures: data.size, data.augment, data.decode.
+std::vector<ModelOption> picture_options();
+
 models::ResNetOptions resnet_options(const Config& config, std::int64_t classes);
 
 }  // namespace reigen::train

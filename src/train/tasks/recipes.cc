@@ -3,7 +3,10 @@
 #include "reigen/train/decoder_task.h"
 #include "reigen/train/mlp_task.h"
 #include "reigen/train/mnist_task.h"
+#include "reigen/train/picture_data.h"
 #include "reigen/train/resnet18_task.h"
+#include "reigen/train/resnet_task.h"
+#include "train/tasks/imagenet.h"
 
 namespace reigen::train {
 
@@ -106,6 +109,34 @@ Recipe resnet18() {
           }};
 }
 
+Recipe resnet50() {
+  Config config = imagenet_defaults();
+  for (ModelOption& option : picture_options()) config.model.options.push_back(std::move(option));
+  return {.name = "resnet50",
+          .summary = "ResNet of 18 to 152 layers on photos in classes, as for ImageNet",
+          .data =
+              "a folder with train.* and val.*, each a container (LMDB, HDF5, TFRecord,\n"
+              "  tar) or a folder of class folders; or one of these, of which a tenth is for\n"
+              "  validation; without it: photos that the program draws",
+          .defaults = std::move(config),
+          .batch_per_rank = 32,
+          .samples = kImageNetSamples,
+          .make = [](const Config& options, bool without_memory) {
+            const auto data = std::make_shared<PictureData>(
+                PictureDataOptions{.path = options.data.path,
+                                   .size = options.model["data.size"],
+                                   .augment = options.model.flag("data.augment"),
+                                   .fast_decode = options.model.text("data.decode") == "fast",
+                                   .classes = options.model["classes"]});
+            const auto task =
+                std::make_shared<ResNetTask>(ResNetTaskOptions{.model = resnet_options(options, data->classes()),
+                                                               .type = type_of(options),
+                                                               .without_memory = without_memory,
+                                                               .label_smoothing = options.train.label_smoothing});
+            return Training{.task = task, .data = data};
+          }};
+}
+
 nn::Kernels kernels_of(const std::string& name) {
   if (name == "fused") return nn::Kernels::kFused;
   return name == "torch" ? nn::Kernels::kTorch : nn::Kernels::kAuto;
@@ -193,7 +224,7 @@ models::LlamaOptions llama_options(const Config& config) {
 }
 
 const std::vector<Recipe>& recipes() {
-  static const std::vector<Recipe> kRecipes = {mnist(), mlp(), resnet18(), gpt(), llama()};
+  static const std::vector<Recipe> kRecipes = {mnist(), mlp(), resnet18(), resnet50(), gpt(), llama()};
   return kRecipes;
 }
 

@@ -17,11 +17,11 @@ ResNetTask::ResNetTask(const ResNetTaskOptions& options)
 }
 
 at::Tensor ResNetTask::training_step(const data::Samples& batch) {
-  return loss_of_classes(model_->forward(batch.input), batch.target, options_.label_smoothing);
+  return loss_of_classes(model_->forward(batch.input.to(options_.type)), batch.target, options_.label_smoothing);
 }
 
 void ResNetTask::validation_step(const data::Samples& batch) {
-  const at::Tensor scores = model_->forward(batch.input);
+  const at::Tensor scores = model_->forward(batch.input.to(options_.type));
   const ClassFigures figures = figures_of_classes(scores, batch.target);
   log("test_accuracy", figures.accuracy);
   log("test_accuracy_top5", accuracy(scores, batch.target, std::min<std::int64_t>(5, scores.size(1))));
@@ -29,7 +29,7 @@ void ResNetTask::validation_step(const data::Samples& batch) {
 }
 
 std::vector<data::NamedTensor> ResNetTask::predict_step(const data::Samples& batch) {
-  return {{"scores", model_->forward(batch.input)}};
+  return {{"scores", model_->forward(batch.input.to(options_.type))}};
 }
 
 std::string ResNetTask::describe(const Figures& figures) const {

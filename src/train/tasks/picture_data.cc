@@ -1,0 +1,151 @@
+#include "reigen/train/picture_data.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "reigen/base/error.h"
+#include "reigen/data/drawn_photos.h"
+#include "reigen/image/operations.h"
+
+namespace reigen::train {
+
+namespace fs = std::filesystem;
+
+struct PictureData::Parts {
+  data::Pipeline training;
+  data::Pipeline validation;
+  std::vector<std::string> classes;  // names, if the data have them
+};
+
+namespace {
+
+// The entry of the folder whose name, without its ending, is one of `names`; an earlier name is preferred. A set of
+// shards (train-00000-of-00064) is a pattern.
+std::optional<fs::path> part_in(const fs::path& folder, const std::vector<std::string>& names) {
+  std::vector<fs::path> entries;
+  for (const auto& entry : fs::directory_iterator(folder)) entries.push_back(entry.path());
+  std::sort(entries.begin(), entries.end());
+  for (const std::string& name : names) {
+    for (const fs::path& entry : entries) {
+      const std::string file = entry.filename().string();
+      if (file.ends_with(".idx")) continue;  // an index beside its container
+      if (file == name || entry.stem().string() == name) return entry;
+    }
+    for (const fs::path& entry : entries) {
+      const std::string file = entry.filename().string();
+      const auto shards = file.find("-of-");
+      if (file.starts_with(name + "-") && shards != std::string::npos)
+        return folder / (name + "-*" + file.substr(shards));
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> classes_of(const data::Pipeline& pipeline) {
+  for (const data::Fact& fact : pipeline.dataset()->meaning()) {
+    if (fact.name == "classes") return fact.values;
+  }
+  return {};
+}
+
+// Every tenth sample is for validation, as in folders of pictures.
+std::pair<data::Pipeline, data::Pipeline> by_tenths(const data::Pipeline& all) {
+  std::vector<std::int64_t> training;
+  std::vector<std::int64_t> validation;
+  for (std::int64_t i = 0; i < all.size(); ++i) (i % 10 == 9 ? validation : training).push_back(i);
+  if (validation.empty()) {
+    throw DataError(Report{.what = fmt::format("'{}' has too few samples to leave some for validation", all.name()),
+                           .got = fmt::format("{}", all.size()),
+                           .expected = "at least 10",
+                           .fix = "give a folder with train.* and val.*"});
+  }
+  return {all.subset(std::move(training)), all.subset(std::move(validation))};
+}
+
+// A step that refuses a target that is no class.
+data::Step checks_classes(std::int64_t classes) {
+  return [classes](data::Sample& sample, Random&) {
+    const at::Tensor& target = sample.tensor("target");
+    const auto label = target.item<std::int64_t>();
+    if (label >= 0 && label < classes) return;
+    throw DataError(Report{.what = fmt::format("the label of {} is outside of the classes", sample.where()),
+                           .got = std::to_string(label),
+                           .expected = fmt::format("0..{}", classes - 1),
+                           .fix = "reigen data verify finds damage; labels that count from 1 need to be packed with "
+                                  "--label-offset 1"});
+  };
+}
+
+// Hardly less than the whole picture, as torchvision's evaluation sees it: of 256 pixels the middle 224.
+data::Pipeline seen_whole(const data::Pipeline& pictures, int size) {
+  return pictures.map(image::resize_shorter(size * 256 / 224)).map(image::center_crop(size));
+}
+
+}  // namespace
+
+const PictureData::Parts& PictureData::parts() {
+  if (parts_) return *parts_;
+  const fs::path& path = options_.path;
+  const data::OpenOptions opens{.fast_decode = options_.fast_decode};
+  std::optional<std::pair<data::Pipeline, data::Pipeline>> both;
+  if (path.empty()) {
+    both.emplace(data::drawn_photos({}), data::drawn_photos({.split = data::Split::kTest}));
+  } else {
+    std::error_code none;
+    const auto training = fs::is_directory(path, none) ? part_in(path, {"train", "training"}) : std::nullopt;
+    const auto validation = training ? part_in(path, {"val", "valid", "validation", "test", "testing"}) : std::nullopt;
+    if (training && validation) {
+      both.emplace(data::open(*training, opens), data::open(*validation, opens));
+    } else if (training) {
+      throw DataError(Report{.what = fmt::format("'{}' has data for training and none for validation", path.string()),
+                             .got = training->filename().string(),
+                             .expected = "val.* or test.* beside it"});
+    } else {
+      both.emplace(by_tenths(data::open(path, opens)));
+    }
+  }
+  std::vector<std::string> classes = classes_of(both->first);
+  if (classes_of(both->second) != classes) {
+    throw DataError(
+        Report{.what = fmt::format("the classes of '{}' and '{}' differ", both->first.name(), both->second.name()),
+               .got = fmt::format("{} classes", classes_of(both->second).size()),
+               .expected = fmt::format("the same {} in the same order", classes.size())});
+  }
+  parts_ = std::make_shared<const Parts>(Parts{both->first, both->second, std::move(classes)});
+  return *parts_;
+}
+
+std::int64_t PictureData::classes() {
+  if (options_.classes > 0) return options_.classes;
+  const auto count = static_cast<std::int64_t>(parts().classes.size());
+  if (count > 0) return count;
+  throw InvalidArgument(Report{.what = fmt::format("'{}' does not name its classes", options_.path.string()),
+                               .expected = "names of classes, as `reigen data pack` writes them",
+                               .fix = "say how many there are with --model.classes N"});
+}
+
+data::DatasetPtr PictureData::training() {
+  const auto size = static_cast<int>(options_.size);
+  if (!options_.augment) return seen_whole(parts().training, size).map(checks_classes(classes()));
+  return parts()
+      .training.map(image::random_resized_crop(size))
+      .map(image::random_flip())
+      .map(checks_classes(classes()));
+}
+
+data::DatasetPtr PictureData::validation() {
+  return seen_whole(parts().validation, static_cast<int>(options_.size)).map(checks_classes(classes()));
+}
+
+std::string PictureData::kind_of_samples() const {
+  if (options_.path.empty()) return "drawn photos";
+  if (!parts_ || parts_->classes.empty()) return fmt::format("pictures from {}", options_.path.string());
+  return fmt::format("pictures of {} classes from {}", parts_->classes.size(), options_.path.string());
+}
+
+}  // namespace reigen::train
