@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/text.h"
 #include "command_line.h"
 #include "container/sample.h"
 #include "container/tar/npy.h"
@@ -126,7 +127,9 @@ int verify(const Arguments& arguments) {
       fmt::print("{}: whole, {} samples, {}{}\n", path, found.samples, size_text(found.bytes),
                  found.has_hashes ? "" : " (it has no hashes of samples; what can be checked was)");
     } else {
-      fmt::print("{}: damaged, {} faults, {} samples can be read\n", path, found.faults.size(), found.samples);
+      fmt::print("{}: damaged, {}, {} can be read\n", path,
+                 base::counted(static_cast<std::int64_t>(found.faults.size()), "fault"),
+                 base::counted(found.samples, "sample"));
       code = ExitCode::kBadData;
     }
   }

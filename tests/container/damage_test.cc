@@ -13,6 +13,10 @@
 #include "reigen/container/pack.h"
 #include "reigen/container/verify.h"
 
+// The HDF5 library loses some memory when it refuses a file. LeakSanitizer asks here what it should not report.
+extern "C" const char* __lsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
+extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5"; }
+
 namespace reigen::container {
 namespace {
 

@@ -21,7 +21,7 @@ struct Case {
   std::string file;
   int shards = 1;
   Compression compression = Compression::kNone;
-  std::string_view (*needs)() = nullptr;  // the version of the library that it needs
+  bool (*can)() = nullptr;  // whether the libraries that it needs are built in
 };
 
 // The names and bytes of the file, or of all files of the folder.
@@ -38,7 +38,7 @@ std::string content_of_all(const fs::path& path) {
 class RoundTrip : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (GetParam().needs != nullptr && GetParam().needs().empty()) {
+    if (GetParam().can != nullptr && !GetParam().can()) {
       GTEST_SKIP() << "THIS BUILD LACKS THE LIBRARY FOR " << GetParam().file;
     }
   }
@@ -149,13 +149,18 @@ TEST_P(RoundTrip, TheBytesDoNotDependOnTheWorkers) {
   EXPECT_EQ(contents[0], contents[2]);
 }
 
+bool has_lmdb() { return !lmdb_version().empty(); }
+bool has_hdf5() { return !hdf5_version().empty(); }
+bool has_lmdb_and_zstd() { return has_lmdb() && !zstd_version().empty(); }
+bool has_hdf5_and_zstd() { return has_hdf5() && !zstd_version().empty(); }
+
 INSTANTIATE_TEST_SUITE_P(
     Containers, RoundTrip,
-    testing::Values(Case{.file = "a.lmdb", .needs = lmdb_version},
-                    Case{.file = "z.lmdb", .compression = Compression::kZstd, .needs = zstd_version},
+    testing::Values(Case{.file = "a.lmdb", .can = has_lmdb},
+                    Case{.file = "z.lmdb", .compression = Compression::kZstd, .can = has_lmdb_and_zstd},
                     Case{.file = "a.tfrecord"}, Case{.file = "s.tfrecord", .shards = 3}, Case{.file = "a.tar"},
-                    Case{.file = "s.tar", .shards = 4}, Case{.file = "a.h5", .needs = hdf5_version},
-                    Case{.file = "z.h5", .compression = Compression::kZstd, .needs = hdf5_version}),
+                    Case{.file = "s.tar", .shards = 4}, Case{.file = "a.h5", .can = has_hdf5},
+                    Case{.file = "z.h5", .compression = Compression::kZstd, .can = has_hdf5_and_zstd}),
     [](const auto& test) {
       std::string name = test.param.file + std::to_string(test.index);
       std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
