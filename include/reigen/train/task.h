@@ -11,6 +11,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +23,7 @@
 #include "reigen/nn/unit.h"
 #include "reigen/parallel/context_parallel.h"
 #include "reigen/parallel/tensor_parallel.h"
+#include "reigen/train/config.h"
 #include "reigen/train/metrics.h"
 
 namespace torch::nn {
@@ -28,6 +31,15 @@ class Module;
 }  // namespace torch::nn
 
 namespace reigen::train {
+
+// An optimizer that a task chooses itself.
+struct OwnOptimizer {
+  // The rule with its options, among them the learning rate and groups of parameters by name:
+  //   optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .groups = {optim::no_decay()}}
+  optim::AnyOptimizer rule = {};
+  // The learning rate of each step, counted from 0. Empty: the rate of the rule, by optim.schedule and the warm-up.
+  std::function<double(std::int64_t step)> rate = {};
+};
 
 class Task {
  public:
@@ -49,6 +61,15 @@ class Task {
 
   // Sets the initial values. They depend on the seed and the parameters' names alone. The default is nn::initialize.
   virtual void initialize(std::uint64_t seed);
+
+  // The optimizer, its groups and the rate of each step, in place of those of the options (--optim.name, --optim.lr and
+  // others). All ranks must return the same. Sharding, checkpoints, train.clip_norm and optim.ema_decay work as usual.
+  // The options that the task does not read in `config` have no effect then; a note at the start of a run says so.
+  // Nothing: the options count.
+  virtual std::optional<OwnOptimizer> configure_optimizers(const Config& config) {
+    (void)config;
+    return std::nullopt;
+  }
 
   // How the ranks along the mesh axis "tp" divide the model's layers (--mesh.tp, reigen/parallel/tensor_parallel.h). An
   // empty plan means that they cannot. The trainer calls tensor_plan() when the module has its values. After the

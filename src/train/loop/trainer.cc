@@ -153,6 +153,31 @@ FitResult Trainer::fit() {
   }
 }
 
+// What Task::configure_optimizers() chooses takes the place of the options.
+static void take_own_optimizer(Run& run) {
+  const std::optional<OwnOptimizer> own = run.task.configure_optimizers(run.config);
+  if (!own) return;
+  OptimConfig& options = run.config.optim;
+  own->rule.visit([&](auto rule) {
+    run.own_groups = std::exchange(rule.groups, {});
+    options.lr = rule.lr;
+    options.weight_decay = rule.weight_decay;
+    options.rule = rule;
+  });
+  run.own_rate = own->rate;
+  const bool has_groups = !options.no_decay.empty() || !options.no_adapt.empty() || !options.lr_factors.empty();
+  if (has_groups && !run.own_groups.empty()) {
+    throw InvalidArgument(Report{.what = "the task has groups of parameters of its own (configure_optimizers)",
+                                 .got = "optim.no_decay, optim.no_adapt or optim.lr_factors as well",
+                                 .fix = "leave these options out, or make the groups from them in the task"});
+  }
+  if (run.rollbacks > 0) return;
+  run.say(fmt::format("note: the task chooses its optimizer ({}{}{}); options of optim. count where it reads them",
+                      options.rule.name,
+                      run.own_groups.empty() ? "" : fmt::format(", {} groups of parameters", run.own_groups.size()),
+                      run.own_rate ? ", the rate of each step" : ""));
+}
+
 // Finds where this rank computes, once.
 void Trainer::Impl::open() {
   if (std::exchange(is_open, true)) return;
@@ -163,6 +188,7 @@ void Trainer::Impl::open() {
           std::chrono::duration<double>(config::parse_duration("train.max_time", run.config.train.max_time).count);
     }
     if (run.config.run.fast_dev > 0) try_out();
+    take_own_optimizer(run);
     run.device = device_of(run.config.train, run.world);
     open_mesh(run);
     graph.require_possible();

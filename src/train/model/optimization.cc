@@ -71,12 +71,15 @@ std::vector<layout::StateSpec> states_of(const OptimConfig& config) {
 }
 
 Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length,
-                           const std::vector<layout::TensorSpec>& whole)
+                           const std::vector<layout::TensorSpec>& whole,
+                           const std::vector<optim::ParameterGroup>& groups)
     : parameters_(parameters),
       rate_(checked(config).optim, length),
       clip_norm_(config.train.clip_norm),
       clip_value_(config.train.clip_value) {
-  optimizer_ = make_optimizer(config.optim, parameters, parameter_groups(config.optim, parameters, whole));
+  optimizer_ = make_optimizer(
+      config.optim, parameters,
+      groups.empty() ? parameter_groups(config.optim, parameters, whole) : own_groups(groups, parameters, whole));
   if (config.train.precision == "fp16") {
     optim::GradScalerOptions scaling;
     scaling.init_scale = config.train.loss_scale.value_or(scaling.init_scale);

@@ -30,8 +30,10 @@ class Optimization {
  public:
   // `whole`: the parameters of the whole model, if this rank has only some of them (a pipeline); may be empty. Throws
   // InvalidArgument with exit code 78 for options out of range and for patterns that match no parameter.
+  // `groups`: those of a task (Task::configure_optimizers), in place of those of the options; may be empty.
   Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length,
-               const std::vector<layout::TensorSpec>& whole = {});
+               const std::vector<layout::TensorSpec>& whole = {},
+               const std::vector<optim::ParameterGroup>& groups = {});
 
   // look() computes the norm of the gradients and checks whether they are finite, if the result is needed before the
   // step: to clip, to skip the step, or to find the rank whose gradients are not finite. (If ranks keep only the mean

@@ -196,8 +196,9 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
                         RunLength{.total_steps = run_.total,
                                   .global_batch = start.global_batch,
                                   .world_size = run_.data.size(),
-                                  .steps_of_epoch = run_.steps_of_epoch},
-                        pipeline_ ? pipeline_.parameters() : std::vector<layout::TensorSpec>());
+                                  .steps_of_epoch = run_.steps_of_epoch,
+                                  .own_rate = run_.own_rate},
+                        pipeline_ ? pipeline_.parameters() : std::vector<layout::TensorSpec>(), run_.own_groups);
 }
 
 void TrainedModel::load_state(const Start& start) {

@@ -36,6 +36,6 @@ double peak_of(const OptimConfig& config, std::int64_t global_batch) {
 }  // namespace
 
 LearningRate::LearningRate(const OptimConfig& config, const RunLength& length)
-    : schedule_(schedule_of(config, length)), peak_(peak_of(config, length.global_batch)) {}
+    : schedule_(schedule_of(config, length)), peak_(peak_of(config, length.global_batch)), own_rate_(length.own_rate) {}
 
 }  // namespace reigen::train

@@ -82,4 +82,19 @@ std::vector<optim::ParameterGroup> parameter_groups(const OptimConfig& config,
   return groups;
 }
 
+std::vector<optim::ParameterGroup> own_groups(const std::vector<optim::ParameterGroup>& groups,
+                                              const std::vector<ParameterRange>& ranges,
+                                              const std::vector<layout::TensorSpec>& whole) {
+  std::vector<optim::ParameterGroup> here;
+  for (optim::ParameterGroup group : groups) {
+    require_matches("configure_optimizers()", group.patterns, ranges, whole);
+    const std::vector<std::string> elsewhere = optim::unmatched_patterns({{.patterns = group.patterns}}, ranges);
+    std::erase_if(group.patterns, [&](const std::string& pattern) {
+      return std::find(elsewhere.begin(), elsewhere.end(), pattern) != elsewhere.end();
+    });
+    if (!group.patterns.empty()) here.push_back(std::move(group));
+  }
+  return here;
+}
+
 }  // namespace reigen::train

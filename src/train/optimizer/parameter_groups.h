@@ -18,4 +18,10 @@ std::vector<optim::ParameterGroup> parameter_groups(const OptimConfig& config,
                                                     const std::vector<ParameterRange>& ranges,
                                                     const std::vector<layout::TensorSpec>& whole = {});
 
+// The same for groups that a task gives (Task::configure_optimizers). A pattern that matches no parameter of this rank
+// is left out.
+std::vector<optim::ParameterGroup> own_groups(const std::vector<optim::ParameterGroup>& groups,
+                                              const std::vector<ParameterRange>& ranges,
+                                              const std::vector<layout::TensorSpec>& whole = {});
+
 }  // namespace reigen::train

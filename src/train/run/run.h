@@ -65,6 +65,10 @@ struct Run {
   std::optional<std::chrono::duration<double>> max_time = {};  // not set: no limit
   at::Device device = at::kCPU;                                // where this rank computes
 
+  // Of Task::configure_optimizers(): the groups of parameters, and the rate of each step. Its rule is in config.optim.
+  std::vector<optim::ParameterGroup> own_groups = {};
+  std::function<double(std::int64_t step)> own_rate = {};
+
   std::int64_t done = 0;            // steps done
   std::int64_t total = 0;           // steps of the whole run
   std::int64_t steps_of_epoch = 1;  // set when the data are opened

@@ -117,7 +117,9 @@ struct SideBySide::Alone {
                      RunLength{.total_steps = run.total,
                                .global_batch = global_batch,
                                .world_size = run.data.size(),
-                               .steps_of_epoch = run.steps_of_epoch}),
+                               .steps_of_epoch = run.steps_of_epoch,
+                               .own_rate = run.own_rate},
+                     {}, run.own_groups),
         in_process(task->units()),
         in_layout(run.task.units()),
         was_compared(in_layout.units().size(), 0) {
