@@ -13,7 +13,8 @@ namespace {
 class InMaking : public BatchInMaking {
  public:
   InMaking(const Dataset& data, const std::vector<std::int64_t>& indices, const Damage& damage)
-      : is_empty_(indices.empty()), samples_(data, {}, is_empty_ ? std::vector<std::int64_t>{0} : indices, damage) {}
+      : is_empty_(indices.empty()),
+        samples_(data, false, {.indices = is_empty_ ? std::vector<std::int64_t>{0} : indices}, damage) {}
 
   std::size_t units() const override { return is_empty_ ? 1 : samples_.units(); }
   void make(std::size_t unit) override {

@@ -95,7 +95,7 @@ std::string names_of(const Samples& samples) {
 
 Samples Dataset::gather_in(const Pass&, std::span<const std::int64_t> indices) const { return gather(indices); }
 
-std::unique_ptr<BatchMaker> Dataset::batch_in(const Pass&, std::vector<std::int64_t>) const { return nullptr; }
+std::unique_ptr<BatchMaker> Dataset::batch_in(BatchRows) const { return nullptr; }
 
 Meaning Dataset::meaning() const { return {}; }
 

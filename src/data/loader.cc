@@ -145,8 +145,7 @@ class Loader::Making : public BatchInMaking {
         batch_(state.plan(order, epoch, start, step)),
         has_samples_(batch_.count > 0),
         stands_in_(order[batch_.position - batch_.global_count]),
-        samples_(*state.data, pass_, has_samples_ ? batch_.indices : std::vector{stands_in_},
-                 {.most = state.options.max_bad, .bad = state.bad}) {}
+        samples_(*state.data, true, rows_of(state, order), {.most = state.options.max_bad, .bad = state.bad}) {}
 
   std::size_t units() const override { return samples_.units(); }
 
@@ -167,6 +166,21 @@ class Loader::Making : public BatchInMaking {
   }
 
  private:
+  BatchRows rows_of(const State& state, const Order& order) const {
+    const std::int64_t first = batch_.position - batch_.global_count;
+    const Range own = share_of({first, batch_.position}, state.rank, state.world_size);
+    BatchRows rows{.pass = pass_,
+                   .indices = has_samples_ ? batch_.indices : std::vector{stands_in_},
+                   .begin = has_samples_ ? own.begin - first : 0,
+                   .epoch_begin = first};
+    for (std::size_t row = 0; row < rows.indices.size(); ++row) {
+      const std::int64_t at = rows.begin + static_cast<std::int64_t>(row);
+      const std::int64_t partner = at % 2 == 0 ? at + 1 : at - 1;
+      rows.partners.push_back(partner < batch_.global_count ? order[first + partner] : -1);
+    }
+    return rows;
+  }
+
   // The rank has no sample that it can show. A sample of weight 0 is needed, so the next one that is whole is taken.
   Samples stand_in() const {
     const std::int64_t size = state_.sampler.options().size;

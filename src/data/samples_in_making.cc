@@ -6,11 +6,14 @@
 
 namespace reigen::data {
 
-SamplesInMaking::SamplesInMaking(const Dataset& data, const std::optional<Pass>& pass,
-                                 std::vector<std::int64_t> indices, const Damage& damage)
-    : data_(data), pass_(pass), indices_(std::move(indices)), damage_(damage), is_bad_(indices_.size()) {
-  maker_ = data.batch_in(pass.value_or(Pass{}), indices_);
-  if (!maker_ && damage.most > 0) maker_ = one_by_one(data, pass, indices_);
+SamplesInMaking::SamplesInMaking(const Dataset& data, bool is_pass, BatchRows rows, const Damage& damage)
+    : data_(data),
+      pass_(is_pass ? std::optional(rows.pass) : std::nullopt),
+      indices_(rows.indices),
+      damage_(damage),
+      is_bad_(indices_.size()) {
+  maker_ = data.batch_in(std::move(rows));
+  if (!maker_ && damage.most > 0) maker_ = one_by_one(data, pass_, indices_);
 }
 
 void SamplesInMaking::make(std::size_t unit, bool counts) {

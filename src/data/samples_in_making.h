@@ -22,9 +22,8 @@ struct Damage {
 
 class SamplesInMaking {
  public:
-  // With a pass the samples are those of gather_in(), without one those of gather().
-  SamplesInMaking(const Dataset& data, const std::optional<Pass>& pass, std::vector<std::int64_t> indices,
-                  const Damage& damage);
+  // With `is_pass` the samples are those of gather_in(), without it those of gather().
+  SamplesInMaking(const Dataset& data, bool is_pass, BatchRows rows, const Damage& damage);
 
   std::size_t units() const { return maker_ ? indices_.size() : 1; }
   // Throws the dataset's errors, and DataError for a damaged sample that may not be left out. If `counts` is false,

@@ -17,7 +17,9 @@
 #include <numeric>
 #include <set>
 #include <stdexcept>
+#include <tuple>
 
+#include "data/pipeline/mixed.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 #include "reigen/container/container.h"
@@ -335,6 +337,95 @@ TEST(Pipeline, ATensorOfABatchIsUsedAgainOnlyWhenNobodyHasIt) {
     EXPECT_EQ(kept[i][0].item<std::int64_t>(), static_cast<std::int64_t>(4 * i + 1));
   }
   EXPECT_LE(places.size(), 3U + 5U);  // three that are kept, and those that are made, handed out and waited for
+}
+
+// Samples of 3 x 4 x 5 values; value = 100 times the index, target = the index.
+Pipeline flat_pictures(std::int64_t size) {
+  return Pipeline(numbers(0, size)).map([](Sample& sample, Random&) {
+    const auto index = sample.tensor("input").item<std::int64_t>();
+    sample.set("input", at::full({3, 4, 5}, 100.0 * static_cast<double>(index), at::kFloat));
+  });
+}
+
+// For each sample of two epochs: its mixed values, partner and weight.
+using MixedSamples =
+    std::map<std::pair<std::int64_t, std::int64_t>, std::tuple<std::vector<float>, std::int64_t, float>>;
+MixedSamples mixed_of(const DatasetPtr& data, int ranks, int workers, std::int64_t max_bad = 0) {
+  MixedSamples all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Loader loader(data, {.global_batch = 7, .shuffle = true, .seed = 5, .max_bad = max_bad, .workers = workers},
+                        Member(rank, ranks));
+    for (const std::int64_t epoch : {0, 1}) {
+      for (auto& batch : loader.epoch(epoch)) {
+        for (std::int64_t row = 0; row < batch.count; ++row) {
+          const at::Tensor one = batch.input[row].contiguous();
+          const auto* values = one.const_data_ptr<float>();
+          all[{epoch, batch.indices[static_cast<std::size_t>(row)]}] = {
+              {values, values + one.numel()},
+              batch.at("mixed_target")[row].item<std::int64_t>(),
+              batch.at("mixed_weight")[row].item<float>()};
+        }
+      }
+    }
+  }
+  return all;
+}
+
+TEST(Pipeline, MixesPairsOfAGlobalBatchForAnyRanks) {
+  for (const Mixing mixing : {Mixing{.mixup = 0.4}, Mixing{.cutmix = 1}, Mixing{.mixup = 0.4, .cutmix = 1}}) {
+    const DatasetPtr data = flat_pictures(26).mix_pairs(mixing);
+    const MixedSamples expected = mixed_of(data, 1, 0);
+    ASSERT_EQ(expected.size(), 52U);
+    std::set<float> weights;
+    int alone = 0;
+    for (const auto& [sample, mixed] : expected) {
+      const auto& [values, partner, weight] = mixed;
+      weights.insert(weight);
+      const auto own = static_cast<float>(100 * sample.second);
+      const auto other = static_cast<float>(100 * partner);
+      alone += partner == sample.second ? 1 : 0;
+      EXPECT_EQ(std::get<1>(expected.at({sample.first, partner})), sample.second);
+      // The mean is that of both, in the share that the weight says; cutmix has only values of one of the two.
+      const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+      EXPECT_NEAR(mean, weight * own + (1 - weight) * other, 1e-3);
+      for (const float value : values) {
+        EXPECT_TRUE(mixing.mixup > 0 || value == own || value == other);
+        EXPECT_TRUE(mixing.cutmix > 0 || value == values[0]);
+      }
+    }
+    EXPECT_GT(weights.size(), 8U);
+    EXPECT_EQ(alone, 2 * 4);  // the last sample of each batch, of 7, 7, 7 and 5
+    for (const int ranks : {2, 3, 5}) EXPECT_EQ(mixed_of(data, ranks, 2), expected) << ranks;
+  }
+}
+
+TEST(Pipeline, ASampleWhosePartnerIsDamagedStaysAsItIs) {
+  const DatasetPtr data = flat_pictures(14)
+                              .map([](Sample& sample, Random&) {
+                                if (sample.index() == 6) throw DataError("damaged");
+                              })
+                              .mix_pairs({.mixup = 1});
+  const MixedSamples one = mixed_of(data, 1, 1, 1);
+  EXPECT_EQ(mixed_of(data, 3, 1, 1), one);
+  EXPECT_EQ(one.size(), 26U);
+  EXPECT_FALSE(one.contains({0, 6}));
+}
+
+TEST(Pipeline, TheWeightsOfMixedPairsHaveTheirDistribution) {
+  // Beta(a, a) has the mean 1/2 and the variance 1 / (4 (2a + 1)).
+  for (const double a : {0.2, 1.0, 3.0}) {
+    double sum = 0;
+    double squares = 0;
+    const int count = 20'000;
+    for (int pair = 0; pair < count; ++pair) {
+      const double own = pair_mix({.mixup = a}, {.seed = 3}, pair).own;
+      ASSERT_TRUE(own >= 0 && own <= 1);
+      sum += own;
+      squares += (own - 0.5) * (own - 0.5);
+    }
+    EXPECT_NEAR(sum / count, 0.5, 0.01) << a;
+    EXPECT_NEAR(squares / count, 1 / (4 * (2 * a + 1)), 0.004) << a;
+  }
 }
 
 TEST(Pipeline, AnUnknownValueIsNamedWithThoseThatAreThere) {

@@ -1,5 +1,6 @@
 // The task of ResNet: its loss, its figures, and a training on one and two ranks. What is left out of weight decay.
 #include "reigen/train/resnet_task.h"
+#include "reigen/train/mixed_loss.h"
 
 #include <set>
 
@@ -180,6 +181,18 @@ TEST(GroupsOfResNet50, GoyalLeavesNormsOutOfWeightDecayAndLarsBiasesToo) {
   EXPECT_EQ(without_decay("goyal", flat.ranges(), /*adapt=*/false), norms);
   norms.insert("fc.bias");
   EXPECT_EQ(without_decay("lars", flat.ranges(), /*adapt=*/false), norms);
+}
+
+TEST(MixedLoss, IsTheWeightedMeanOfBothTargets) {
+  const at::Tensor scores = at::arange(12, at::kDouble).remainder(5).reshape({3, 4});
+  data::Samples batch{.target = at::tensor({0, 1, 2}, at::kLong)};
+  EXPECT_TRUE(mixed_cross_entropy(scores, batch).equal(at::cross_entropy_loss(scores, batch.target)));
+  batch.more = {{"mixed_target", at::tensor({3, 1, 0}, at::kLong)}, {"mixed_weight", at::tensor({0.25F, 1.0F, 0.5F})}};
+  const at::Tensor log_p = at::log_softmax(scores, 1);
+  const double expected =
+      -(0.25 * log_p[0][0] + 0.75 * log_p[0][3] + log_p[1][1] + 0.5 * log_p[2][2] + 0.5 * log_p[2][0]).item<double>() /
+      3;
+  EXPECT_NEAR(mixed_cross_entropy(scores, batch).item<double>(), expected, 1e-12);
 }
 
 }  // namespace

@@ -51,6 +51,18 @@ struct Pass {
   std::int64_t epoch = 0;
 };
 
+// The rows of one rank's part of a global batch.
+struct BatchRows {
+  Pass pass = {};
+  std::vector<std::int64_t> indices = {};  // the sample of each row
+  // For mixing samples of a global batch: position p of it has a partner, p + 1 if p is even and p - 1 if it is odd.
+  // The last position of an odd number has none. `partners` are the partners' samples, or -1; it is empty if these rows
+  // are no part of a global batch.
+  std::vector<std::int64_t> partners = {};
+  std::int64_t begin = 0;        // position of the first row in the global batch
+  std::int64_t epoch_begin = 0;  // position of the global batch in the epoch
+};
+
 // The samples of one batch, which several threads make together.
 class BatchMaker {
  public:
@@ -89,7 +101,7 @@ class Dataset {
   // A dataset whose samples take long to make returns an object here. Then all threads of a loader work on the same
   // batch, a sample each, and gather_in() is not called. Null: one thread makes a batch, by gather_in(). The samples
   // are those of gather_in().
-  virtual std::unique_ptr<BatchMaker> batch_in(const Pass& pass, std::vector<std::int64_t> indices) const;
+  virtual std::unique_ptr<BatchMaker> batch_in(BatchRows rows) const;
 
   // What the numbers in the samples mean (meaning.h). When a run is resumed, Trainer compares the result with the
   // meaning in the checkpoint. The function may read all files of the dataset; it is called once, before the first

@@ -55,6 +55,13 @@ struct ShuffleOptions {
   Shuffle how = Shuffle::kFull;
 };
 
+// Mixing of pairs of samples in training (Pipeline::mix_pairs). Each is a parameter of a distribution Beta(a, a), or 0
+// for none. If both are above 0, each pair is mixed in one of the two ways, with equal probability.
+struct Mixing {
+  double mixup = 0;   // Zhang et al., 2018, https://arxiv.org/abs/1710.09412
+  double cutmix = 0;  // Yun et al., 2019, https://arxiv.org/abs/1905.04899
+};
+
 class SampleSource;
 
 class Pipeline {
@@ -76,6 +83,17 @@ class Pipeline {
   Pipeline output(const image::Output& output) const;
   // Without it, all samples must have equal shapes and types.
   Pipeline collate(Collate function) const;
+
+  // Mixes the samples at positions 2k and 2k + 1 of each global batch of a Loader, with a weight w that is a function
+  // of (the pass's seed, epoch, position of the pair); so the number of ranks does not matter. mixup: input = w · own
+  // input
+  // + (1 - w) · partner's input. cutmix: a box of the partner's picture, which takes 1 - w of the area, replaces that
+  // of the own picture. Batches get two more tensors, "mixed_target" (the partner's target) and "mixed_weight" (w,
+  // fp32): the loss is w · loss(target) + (1 - w) · loss(mixed_target), for each sample (train/mixed_loss.h). A sample
+  // without a partner, or with a damaged one that is left out, has w = 1. `input` must be fp32 planes or channels last,
+  // [C, H, W] or [H, W, C] as the output says; with collate() it is refused. Cost: a pass over the batch's memory, and
+  // where a rank's part of the batch begins or ends between partners, one sample more.
+  Pipeline mix_pairs(const Mixing& mixing) const;
 
   // ---- choosing samples
 
@@ -115,6 +133,7 @@ class Pipeline {
   DatasetPtr plain_ = nullptr;  // the dataset with which the pipeline began, while there are no steps on samples
   image::Output output_ = {.mean = image::kImageNetMean, .deviation = image::kImageNetDeviation};
   Collate collate_ = nullptr;
+  std::optional<Mixing> mixing_ = {};
   std::uint32_t maps_ = 0;  // the place of the next map()
   LoaderOptions batches_ = {};
   Member member_ = {};

@@ -25,6 +25,7 @@ struct PictureDataOptions {
   std::int64_t size = 224;
   bool augment = true;
   bool fast_decode = false;  // data::OpenOptions::fast_decode
+  data::Mixing mixing = {};  // of training pictures, with `augment`
   std::int64_t classes = 0;  // 0: as many as the data name; a sample of another class is a DataError
 };
 

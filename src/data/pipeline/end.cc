@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "data/pipeline/memory.h"
+#include "data/pipeline/mixed.h"
 #include "data/pipeline/source.h"
 #include "reigen/base/error.h"
 
@@ -95,13 +96,12 @@ void put(Samples& samples, const std::string& name, at::Tensor tensor) {
 // Rows of the batch's tensors. The first sample that is made decides the shapes, and the memory is then taken.
 class Rows : public BatchMaker {
  public:
-  Rows(SourcePtr from, std::shared_ptr<BatchMemory> memory, const image::Output& output, const Pass& pass,
-       std::vector<std::int64_t> indices)
+  Rows(SourcePtr from, std::shared_ptr<BatchMemory> memory, const image::Output& output, BatchRows rows)
       : from_(std::move(from)),
         memory_(std::move(memory)),
         output_(output),
-        pass_(pass),
-        indices_(std::move(indices)) {}
+        pass_(rows.pass),
+        indices_(std::move(rows.indices)) {}
 
   void make(std::size_t row) override {
     const Sample sample = from_->sample(pass_, indices_[row]);
@@ -167,13 +167,12 @@ class Rows : public BatchMaker {
 // Samples of any shapes, which a function of the user joins.
 class Collated : public BatchMaker {
  public:
-  Collated(SourcePtr from, std::shared_ptr<BatchMemory> memory, EndOptions options, const Pass& pass,
-           std::vector<std::int64_t> indices)
+  Collated(SourcePtr from, std::shared_ptr<BatchMemory> memory, EndOptions options, BatchRows rows)
       : from_(std::move(from)),
         memory_(std::move(memory)),
         options_(std::move(options)),
-        pass_(pass),
-        indices_(std::move(indices)),
+        pass_(rows.pass),
+        indices_(std::move(rows.indices)),
         made_(indices_.size()) {}
 
   void make(std::size_t row) override {
@@ -212,15 +211,18 @@ class End : public Dataset {
   Meaning meaning() const override { return from_->meaning(); }
   std::int64_t terms(std::int64_t index) const override { return from_->terms(index); }
 
-  std::unique_ptr<BatchMaker> batch_in(const Pass& pass, std::vector<std::int64_t> indices) const override {
-    if (options_.collate) {
-      return std::make_unique<Collated>(from_, memory_, options_, pass, std::move(indices));
-    }
-    return std::make_unique<Rows>(from_, memory_, options_.output, pass, std::move(indices));
+  std::unique_ptr<BatchMaker> batch_in(BatchRows rows) const override {
+    if (options_.collate) return std::make_unique<Collated>(from_, memory_, options_, std::move(rows));
+    const std::vector<std::int64_t> partners = rows.partners;
+    const MixAt at{.pass = rows.pass, .begin = rows.begin, .epoch_begin = rows.epoch_begin};
+    auto plain = std::make_unique<Rows>(from_, memory_, options_.output, std::move(rows));
+    if (!options_.mixing || partners.empty()) return plain;
+    return mixed(std::move(plain), *options_.mixing, at, partners,
+                 [this](const Pass& pass, std::int64_t index) { return gather_in(pass, std::span(&index, 1)); });
   }
 
   Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const override {
-    const auto maker = batch_in(pass, {indices.begin(), indices.end()});
+    const auto maker = batch_in({.pass = pass, .indices = {indices.begin(), indices.end()}});
     std::vector<std::size_t> rows(indices.size());
     std::iota(rows.begin(), rows.end(), std::size_t{0});
     for (const std::size_t row : rows) maker->make(row);

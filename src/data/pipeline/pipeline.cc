@@ -42,6 +42,15 @@ Pipeline Pipeline::collate(Collate function) const {
   return next;
 }
 
+Pipeline Pipeline::mix_pairs(const Mixing& mixing) const {
+  REIGEN_CHECK(mixing.mixup >= 0 && mixing.cutmix >= 0 && std::isfinite(mixing.mixup) && std::isfinite(mixing.cutmix),
+               "mixup and cutmix must be at least 0, got {} and {}", mixing.mixup, mixing.cutmix);
+  Pipeline next = with(source_);
+  next.mixing_.reset();
+  if (mixing.mixup > 0 || mixing.cutmix > 0) next.mixing_ = mixing;
+  return next;
+}
+
 Pipeline Pipeline::subset(std::int64_t begin, std::int64_t end) const {
   REIGEN_CHECK(begin >= 0 && begin < end && end <= size(), "samples {}..{} are not in '{}', which has {}", begin,
                end - 1, name(), size());
@@ -127,7 +136,8 @@ DatasetPtr Pipeline::dataset() const {
                "the pipeline of '{}' has shuffle(), shard(), batch() or prefetch(), which the trainer or the Loader "
                "decides\n  fix: leave them out, or call loader()",
                name());
-  return plain_ ? plain_ : dataset_of(source_, {.output = output_, .collate = collate_});
+  REIGEN_CHECK(!(mixing_ && collate_), "'{}' has collate() and mix_pairs(), of which it can have one", name());
+  return plain_ ? plain_ : dataset_of(source_, {.output = output_, .collate = collate_, .mixing = mixing_});
 }
 
 std::int64_t Pipeline::size() const { return source_->size(); }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ Pipeline pipeline_of(SourcePtr source);
 struct EndOptions {
   image::Output output;
   Collate collate;
+  std::optional<Mixing> mixing;
 };
 DatasetPtr dataset_of(SourcePtr from, const EndOptions& options);
 

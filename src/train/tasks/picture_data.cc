@@ -135,7 +135,8 @@ data::DatasetPtr PictureData::training() {
   return parts()
       .training.map(image::random_resized_crop(size))
       .map(image::random_flip())
-      .map(checks_classes(classes()));
+      .map(checks_classes(classes()))
+      .mix_pairs(options_.mixing);
 }
 
 data::DatasetPtr PictureData::validation() {

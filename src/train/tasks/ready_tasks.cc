@@ -1,4 +1,5 @@
 #include "reigen/train/ready_tasks.h"
+#include "reigen/train/mixed_loss.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -61,7 +62,7 @@ class ReadyTask final : public Task {
  private:
   at::Tensor loss_of(const at::Tensor& computed, const data::Samples& batch) const {
     if (kind_ == Kind::kOfLoss) return computed;
-    if (kind_ == Kind::kClassification) return loss_of_classes(computed, batch.target, label_smoothing_);
+    if (kind_ == Kind::kClassification) return mixed_cross_entropy(computed, batch, label_smoothing_);
     require_same_shape(computed, batch.target);
     return at::mse_loss(computed, batch.target);
   }

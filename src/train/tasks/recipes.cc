@@ -122,12 +122,13 @@ Recipe resnet50() {
           .batch_per_rank = 32,
           .samples = kImageNetSamples,
           .make = [](const Config& options, bool without_memory) {
-            const auto data = std::make_shared<PictureData>(
-                PictureDataOptions{.path = options.data.path,
-                                   .size = options.model["data.size"],
-                                   .augment = options.model.flag("data.augment"),
-                                   .fast_decode = options.model.text("data.decode") == "fast",
-                                   .classes = options.model["classes"]});
+            const auto data = std::make_shared<PictureData>(PictureDataOptions{
+                .path = options.data.path,
+                .size = options.model["data.size"],
+                .augment = options.model.flag("data.augment"),
+                .fast_decode = options.model.text("data.decode") == "fast",
+                .mixing = {.mixup = options.model.real("data.mixup"), .cutmix = options.model.real("data.cutmix")},
+                .classes = options.model["classes"]});
             const auto task =
                 std::make_shared<ResNetTask>(ResNetTaskOptions{.model = resnet_options(options, data->classes()),
                                                                .type = type_of(options),

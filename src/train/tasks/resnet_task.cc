@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "reigen/train/mixed_loss.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/make_model.h"
 
@@ -17,7 +18,7 @@ ResNetTask::ResNetTask(const ResNetTaskOptions& options)
 }
 
 at::Tensor ResNetTask::training_step(const data::Samples& batch) {
-  return loss_of_classes(model_->forward(batch.input.to(options_.type)), batch.target, options_.label_smoothing);
+  return mixed_cross_entropy(model_->forward(batch.input.to(options_.type)), batch, options_.label_smoothing);
 }
 
 void ResNetTask::validation_step(const data::Samples& batch) {

@@ -1,0 +1,35 @@
+// Mixes pairs of samples of a global batch: Pipeline::mix_pairs().
+// Thread rule: that of BatchMaker.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "reigen/data/dataset.h"
+#include "reigen/data/pipeline.h"
+
+namespace reigen::data {
+
+struct MixAt {
+  Pass pass = {};
+  std::int64_t begin = 0;        // position of the first row in the global batch
+  std::int64_t epoch_begin = 0;  // position of the global batch in the epoch
+};
+
+// How a pair is mixed.
+struct PairMix {
+  double own = 1;                                   // weight of the own sample
+  bool cuts = false;                                // cutmix: the box below comes from the partner
+  double top = 0, left = 0, bottom = 0, right = 0;  // parts of the height and of the width
+};
+PairMix pair_mix(const Mixing& mixing, const Pass& pass, std::int64_t pair);
+
+// A sample that is not in the rows, as a batch of one.
+using One = std::function<Samples(const Pass& pass, std::int64_t index)>;
+
+std::unique_ptr<BatchMaker> mixed(std::unique_ptr<BatchMaker> rows, const Mixing& mixing, const MixAt& at,
+                                  std::vector<std::int64_t> partners, One one);
+
+}  // namespace reigen::data
