@@ -25,7 +25,7 @@ struct PictureData::Parts {
 namespace {
 
 // The entry of the folder whose name, without its ending, is one of `names`; an earlier name is preferred. A set of
-// shards (train-00000-of-00064) is a pattern.
+// shards is a pattern: train-*-of-00064, train-*.tar.
 std::optional<fs::path> part_in(const fs::path& folder, const std::vector<std::string>& names) {
   std::vector<fs::path> entries;
   for (const auto& entry : fs::directory_iterator(folder)) entries.push_back(entry.path());
@@ -34,13 +34,16 @@ std::optional<fs::path> part_in(const fs::path& folder, const std::vector<std::s
     for (const fs::path& entry : entries) {
       const std::string file = entry.filename().string();
       if (file.ends_with(".idx")) continue;  // an index beside its container
-      if (file == name || entry.stem().string() == name) return entry;
+      if (file == name || file.starts_with(name + ".")) return entry;
     }
     for (const fs::path& entry : entries) {
       const std::string file = entry.filename().string();
-      const auto shards = file.find("-of-");
-      if (file.starts_with(name + "-") && shards != std::string::npos)
-        return folder / (name + "-*" + file.substr(shards));
+      if (file.size() <= name.size() + 1 || !file.starts_with(name + "-") || file[name.size() + 1] < '0' ||
+          file[name.size() + 1] > '9') {
+        continue;
+      }
+      const auto end = file.find_first_not_of("0123456789", name.size() + 1);
+      return folder / (name + "-*" + (end == std::string::npos ? "" : file.substr(end)));
     }
   }
   return std::nullopt;

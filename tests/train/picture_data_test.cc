@@ -1,0 +1,111 @@
+#include "reigen/train/picture_data.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "format/temporary_folder.h"
+#include "reigen/base/error.h"
+#include "reigen/container/pack.h"
+#include "reigen/container/writer.h"
+#include "reigen/image/encode.h"
+
+namespace reigen::train {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+class PictureDataTest : public ::testing::Test {
+ protected:
+  fs::path at(const std::string& name) const { return folder_.path() / name; }
+  // `count` grey pictures in `classes` folders; picture i has the value 10 i.
+  void make(const fs::path& path, int count, int classes) const {
+    for (int i = 0; i < count; ++i) {
+      const image::Picture picture{.width = 40,
+                                   .height = 48,
+                                   .pixels = std::vector<std::uint8_t>(3 * 40 * 48, static_cast<std::uint8_t>(10 * i))};
+      const auto bytes = image::encode_jpeg(picture, 95);
+      const fs::path file = path / fmt::format("class{}", i * classes / count) / fmt::format("{:02}.jpg", i);
+      fs::create_directories(file.parent_path());
+      std::ofstream(file, std::ios::binary)
+          .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    }
+  }
+  void pack(const fs::path& from, const fs::path& to, int shards = 1) const {
+    container::pack(*container::open(from), to, {.kind = container::kind_of_target(to), .shards = shards});
+  }
+  static PictureData data(const fs::path& path, std::int64_t classes = 0) {
+    return PictureData({.path = path, .size = 32, .augment = false, .classes = classes});
+  }
+
+ private:
+  tests::TemporaryFolder folder_;
+};
+
+TEST_F(PictureDataTest, FindsTrainingAndValidationInEveryForm) {
+  make(at("a/train"), 12, 3);
+  make(at("a/val"), 6, 3);
+  for (const std::string kind : {"tfrecord", "tar"}) {
+    fs::create_directories(at(kind));
+    pack(at("a/train"), at(kind) / ("train." + kind));
+    pack(at("a/val"), at(kind) / ("test." + kind), 2);
+  }
+  // Shards that lie in the folder itself.
+  fs::create_directories(at("shards"));
+  pack(at("a/train"), at("t.tar"), 2);
+  pack(at("a/val"), at("v.tar"), 2);
+  for (const auto& file : fs::directory_iterator(at("t.tar"))) {
+    const std::string name = file.path().filename().string();
+    if (name.starts_with("t-")) fs::copy(file.path(), at("shards") / ("train" + name.substr(1)));
+  }
+  for (const auto& file : fs::directory_iterator(at("v.tar"))) {
+    const std::string name = file.path().filename().string();
+    if (name.starts_with("v-")) fs::copy(file.path(), at("shards") / ("val" + name.substr(1)));
+  }
+  for (const std::string name : {"a", "tfrecord", "tar", "shards"}) {
+    PictureData pictures = data(at(name), name == "shards" ? 3 : 0);
+    EXPECT_EQ(pictures.training()->size(), 12) << name;
+    EXPECT_EQ(pictures.validation()->size(), 6) << name;
+    EXPECT_EQ(pictures.classes(), 3) << name;
+    const data::Samples samples = pictures.validation()->gather(std::vector<std::int64_t>{0, 5});
+    EXPECT_EQ(samples.input.sizes(), (std::vector<std::int64_t>{2, 3, 32, 32})) << name;
+    EXPECT_EQ(samples.target[1].item<std::int64_t>(), 2) << name;
+    EXPECT_NEAR(samples.input[1][0][0][0].item<float>(), (50.0 / 255 - 0.485) / 0.229, 0.02) << name;
+  }
+}
+
+TEST_F(PictureDataTest, LeavesEveryTenthSampleForValidation) {
+  make(at("flat"), 21, 2);
+  fs::rename(at("flat"), at("all"));
+  pack(at("all"), at("one.tar"));
+  PictureData pictures = data(at("one.tar"));
+  EXPECT_EQ(pictures.training()->size(), 19);
+  EXPECT_EQ(pictures.validation()->size(), 2);
+  const auto one = pictures.validation()->gather(std::vector<std::int64_t>{0});
+  EXPECT_NEAR(one.input[0][0][0][0].item<float>(), (90.0 / 255 - 0.485) / 0.229, 0.02);  // sample 9
+  EXPECT_THAT(pictures.kind_of_samples(), HasSubstr("pictures of 2 classes from"));
+}
+
+TEST_F(PictureDataTest, RefusesWhatDoesNotFitTogether) {
+  make(at("b/train"), 4, 2);
+  EXPECT_THAT([&] { data(at("b")).training(); },
+              ThrowsMessage<DataError>(HasSubstr("has data for training and none for validation")));
+  make(at("b/val"), 4, 4);
+  EXPECT_THAT([&] { data(at("b")).training(); },
+              ThrowsMessage<DataError>(AllOf(HasSubstr("the classes of"), HasSubstr("4 classes"))));
+  make(at("c/train"), 4, 4);
+  make(at("c/val"), 4, 4);
+  PictureData few = data(at("c"), 3);
+  EXPECT_THAT([&] { few.training()->gather(std::vector<std::int64_t>{3}); },
+              ThrowsMessage<DataError>(
+                  AllOf(HasSubstr("sample 3"), HasSubstr("is outside of the classes"), HasSubstr("expected: 0..2"))));
+}
+
+}  // namespace
+}  // namespace reigen::train
