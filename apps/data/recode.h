@@ -13,8 +13,8 @@ namespace reigen::apps::data {
 class RecodeOptions {
  public:
   void add_to(CLI::App& app);
-  // Sets recode and recoded of the options. Does nothing if no option was given. Throws InvalidArgument with exit code 2
-  // for options that contradict each other or are out of range, and with 78 for a source without pictures.
+  // Sets recode and recoded of the options. Does nothing if no option was given. Throws InvalidArgument with exit code
+  // 2 for options that contradict each other or are out of range, and with 78 for a source without pictures.
   void apply(const container::Reader& source, container::PackOptions& options) const;
 
  private:

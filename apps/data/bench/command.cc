@@ -107,16 +107,25 @@ void print_bottleneck(const container::Reader& reader, const std::optional<Pictu
 
 void print_memory(const container::Reader& reader, const Measured& row) {
   const auto mega = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-  fmt::print("memory: {:.1f} MB after {:.1f} epochs with {} workers, {:.1f} MB after the first round; at most {:.1f} MB "
-             "with mapped files\n",
-             mega(row.memory_last), static_cast<double>(row.samples) / static_cast<double>(reader.size()), row.workers,
-             mega(row.memory_first), mega(most_memory()));
+  fmt::print(
+      "memory: {:.1f} MB after {:.1f} epochs with {} workers, {:.1f} MB after the first round; at most {:.1f} MB "
+      "with mapped files\n",
+      mega(row.memory_last), static_cast<double>(row.samples) / static_cast<double>(reader.size()), row.workers,
+      mega(row.memory_first), mega(most_memory()));
 }
 
 // The arguments for a process with one worker.
 Arguments process_command(const std::string& path, const Preparation& preparation, const SourceOptions& source) {
-  Arguments words = {"bench", path, "--on-demand", "--workers", "1", "--size", fmt::format("{}", preparation.size),
-                     "--decode", preparation.fast_decode ? "fast" : "exact", "--label-offset",
+  Arguments words = {"bench",
+                     path,
+                     "--on-demand",
+                     "--workers",
+                     "1",
+                     "--size",
+                     fmt::format("{}", preparation.size),
+                     "--decode",
+                     preparation.fast_decode ? "fast" : "exact",
+                     "--label-offset",
                      fmt::format("{}", source.label_offset)};
   if (!source.labels.empty()) words.insert(words.end(), {"--labels", source.labels});
   if (!source.fields.empty()) words.emplace_back("--fields");
@@ -152,8 +161,9 @@ int bench(const Arguments& arguments) {
   CLI::Option* const seconds =
       app.add_option("--seconds", options.seconds, "for each column (default 2)")->check(CLI::Range(0.01, 600.0));
   bool serves = false;
-  app.add_flag("--on-demand", serves,
-               "for scripts: for each line BEGIN COUNT of stdin, prepares so many samples and prints samples per second")
+  app.add_flag(
+         "--on-demand", serves,
+         "for scripts: for each line BEGIN COUNT of stdin, prepares so many samples and prints samples per second")
       ->excludes(seconds);
   source.add_to(app);
   if (!parse(app, arguments)) return 0;

@@ -14,7 +14,7 @@ namespace reigen::apps::data {
 struct MeasureOptions {
   int workers = 1;
   Preparation preparation = {};
-  double seconds = 2;                            // for each column
+  double seconds = 2;                             // for each column
   std::vector<std::string> process_command = {};  // of a process with one worker, which serves on demand
 };
 

@@ -21,7 +21,8 @@ class WorkerProcesses {
   WorkerProcesses(const WorkerProcesses&) = delete;  // the processes have one owner
   WorkerProcesses& operator=(const WorkerProcesses&) = delete;
 
-  // Each process does `count` samples, at positions that follow each other. Returns the sum of their samples per second.
+  // Each process does `count` samples, at positions that follow each other. Returns the sum of their samples per
+  // second.
   double run(std::int64_t begin, std::int64_t count);
 
  private:
