@@ -1,10 +1,10 @@
 #include "data/bench/processes.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -49,22 +50,18 @@ std::string line_of(int fd) {
   return line;
 }
 
-// A pipe whose ends other programs do not inherit.
-std::array<UniqueFd, 2> closed_pipe() {
-  std::array<int, 2> ends{};
-  REIGEN_SYSCALL(::pipe2(ends.data(), O_CLOEXEC));
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
 }  // namespace
 
 WorkerProcesses::Process WorkerProcesses::start(const std::vector<std::string>& arguments) const {
-  auto [their_input, input] = closed_pipe();
-  auto [output, their_output] = closed_pipe();
+  // A pipe would end this program by SIGPIPE if the process has ended.
+  std::array<int, 2> ends{};
+  REIGEN_SYSCALL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()));
+  UniqueFd channel(ends[0]);
+  const UniqueFd theirs(ends[1]);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, their_input.get(), STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, their_output.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDOUT_FILENO);
   std::vector<std::string> words = {"reigen-data"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
@@ -74,20 +71,20 @@ WorkerProcesses::Process WorkerProcesses::start(const std::vector<std::string>& 
   const int error = ::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, pointers.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) fail_of_process(fmt::format("posix_spawn: {}", std::strerror(error)));
-  return {.pid = pid, .input = std::move(input), .output = std::move(output)};
+  return {.pid = pid, .channel = std::move(channel)};
 }
 
 WorkerProcesses::WorkerProcesses(const std::vector<std::string>& arguments, int count) {
   for (int i = 0; i < count; ++i) processes_.push_back(start(arguments));
   for (const Process& process : processes_) {
-    const std::string line = line_of(process.output.get());
+    const std::string line = line_of(process.channel.get());
     if (line != "ready") fail_of_process(line);
   }
 }
 
 WorkerProcesses::~WorkerProcesses() {
   for (Process& process : processes_) {
-    process.input.reset();
+    process.channel.reset();
     ::kill(process.pid, SIGKILL);
     while (::waitpid(process.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
@@ -97,12 +94,13 @@ WorkerProcesses::~WorkerProcesses() {
 double WorkerProcesses::run(std::int64_t begin, std::int64_t count) {
   for (const Process& process : processes_) {
     const std::string line = fmt::format("{} {}\n", begin, count);
-    REIGEN_SYSCALL(::write(process.input.get(), line.data(), line.size()));  // far less than a pipe holds
+    const ssize_t sent = ::send(process.channel.get(), line.data(), line.size(), MSG_NOSIGNAL);
+    if (sent != static_cast<ssize_t>(line.size())) fail_of_process(std::strerror(errno));
     begin += count;
   }
   double rate = 0;
   for (const Process& process : processes_) {
-    const std::string line = line_of(process.output.get());
+    const std::string line = line_of(process.channel.get());
     const auto one = base::parse<double>(line);
     if (!one) fail_of_process(line);
     rate += *one;

@@ -28,8 +28,7 @@ class WorkerProcesses {
  private:
   struct Process {
     pid_t pid = -1;
-    UniqueFd input;
-    UniqueFd output;
+    UniqueFd channel;  // its stdin and its stdout
   };
   Process start(const std::vector<std::string>& arguments) const;
 
