@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/text.h"
 #include "command_line.h"
 #include "data/bench/measure.h"
 #include "data/command.h"
@@ -89,8 +90,8 @@ std::string advice(const container::Reader& reader, const std::optional<Pictures
     ways.emplace_back(is_folder ? "a container (reigen data pack)" : "--data.shuffle blocks");
   } else {
     const auto [shorter, longer] = std::minmax(pictures->mean.width, pictures->mean.height);
-    if (longer > kLongestSide + kLongestSide / 10) ways.push_back(fmt::format("pack --longest {}", kLongestSide));
     if (!preparation.fast_decode && shorter > 2 * preparation.size) ways.emplace_back("--data.decode fast");
+    if (longer > kLongestSide + kLongestSide / 10) ways.push_back(fmt::format("pack --longest {}", kLongestSide));
     const std::string smaller = fmt::format("pack --shorter {}", preparation.size * 8 / 7);
     if (ways.size() < 2 && shorter > preparation.size * 8 / 7) ways.push_back(smaller);
   }
@@ -108,10 +109,10 @@ void print_bottleneck(const container::Reader& reader, const std::optional<Pictu
 void print_memory(const container::Reader& reader, const Measured& row) {
   const auto mega = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   fmt::print(
-      "memory: {:.1f} MB after {:.1f} epochs with {} workers, {:.1f} MB after the first round; at most {:.1f} MB "
+      "memory: {:.1f} MB after {:.1f} epochs with {}, {:.1f} MB after the first round; at most {:.1f} MB "
       "with mapped files\n",
-      mega(row.memory_last), static_cast<double>(row.samples) / static_cast<double>(reader.size()), row.workers,
-      mega(row.memory_first), mega(most_memory()));
+      mega(row.memory_last), static_cast<double>(row.samples) / static_cast<double>(reader.size()),
+      base::counted(row.workers, "worker"), mega(row.memory_first), mega(most_memory()));
 }
 
 // The arguments for a process with one worker.
