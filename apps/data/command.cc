@@ -20,17 +20,18 @@ constexpr const char* kHelp =
     "  inspect PATH [--sample N [--out DIR]]   what a container holds; a sample, and its values as files\n"
     "  verify PATH...                          reads every sample; names what is damaged (65)\n"
     "  index PATH                              writes DALI's index beside TFRecord files and tars\n"
+    "  bench PATH [--workers 1,2]              how fast samples are prepared for training, and what is slow\n"
     "\n"
     "PATH: a folder with a folder of pictures for each class, a flat folder with --labels FILE, LMDB, HDF5, files or\n"
     "folders of TFRecord and tar, or a pattern of shards such as train-{000000..000063}.tar.\n"
     "`reigen data --version` lists the libraries that are built in. docs/containers.md describes the formats.\n"
-    "`reigen data pack --help` lists the options.\n";
+    "`reigen data pack --help` lists the options of a part.\n";
 
 }  // namespace
 
 int command(const Arguments& arguments) {
   const std::map<std::string, int (*)(const Arguments&)> parts = {
-      {"pack", pack}, {"inspect", inspect}, {"verify", verify}, {"index", index}};
+      {"pack", pack}, {"inspect", inspect}, {"verify", verify}, {"index", index}, {"bench", bench}};
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     fmt::print(arguments.empty() ? stderr : stdout, "{}", kHelp);
     return static_cast<int>(arguments.empty() ? ExitCode::kUsage : ExitCode::kOk);
@@ -49,7 +50,7 @@ int command(const Arguments& arguments) {
   throw InvalidArgument(
       {.what = "unknown part of `reigen data`",
        .got = arguments[0],
-       .expected = "pack, inspect, verify or index",
+       .expected = "pack, inspect, verify, index or bench",
        .fix = meant.empty() ? "`reigen data --help` lists them" : "did you mean `reigen data " + meant + "`?"},
       ExitCode::kUsage);
 }

@@ -16,6 +16,7 @@ int pack(const Arguments& arguments);
 int inspect(const Arguments& arguments);
 int verify(const Arguments& arguments);
 int index(const Arguments& arguments);
+int bench(const Arguments& arguments);
 
 // The options that say how a container is read.
 struct SourceOptions {

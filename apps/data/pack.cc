@@ -10,6 +10,7 @@
 
 #include "command_line.h"
 #include "data/command.h"
+#include "data/recode.h"
 #include "reigen/base/error.h"
 
 namespace reigen::apps::data {
@@ -39,6 +40,7 @@ int pack(const Arguments& arguments) {
   std::string to;
   std::string compress;
   SourceOptions source;
+  RecodeOptions recode;
   container::PackOptions options;
   std::uint64_t seed = 0;
   CLI::App app(
@@ -52,8 +54,9 @@ int pack(const Arguments& arguments) {
   app.add_option("--shards", options.shards, "files of TFRecord and tar (default 1)");
   CLI::Option* const shuffle = app.add_option("--shuffle", seed, "writes the samples in an order that this seed gives");
   options.workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  app.add_option("--workers", options.workers, "threads that read (default: one for each core)");
+  app.add_option("--workers", options.workers, "threads that read and change pictures (default: one for each core)");
   app.add_flag("--force", options.force, "replaces the target");
+  recode.add_to(app);
   source.add_to(app);
   if (!parse(app, arguments)) return 0;
   options.kind = container::kind_of_target(to);
@@ -62,6 +65,7 @@ int pack(const Arguments& arguments) {
   container::OpenOptions opening = source.open_options();
   opening.allow_sequential = true;
   const auto reader = container::open(from, opening);
+  recode.apply(*reader, options);
   Progress progress;
   options.progress = [&](std::int64_t done, std::int64_t all) { progress.show(done, all); };
   const container::Packed packed = container::pack(*reader, to, options);
