@@ -14,7 +14,7 @@
 #   REIGEN_DATA_PATH=$SCRATCH/imagenet sbatch --account=ME one_gpu.sh        the folder that `prepare` has written
 #
 # Each value below is a default: a variable of the same name wins. Every other option of `reigen train resnet50 --help`
-# has a variable too: REIGEN_TRAIN_PRECISION=bf16, REIGEN_CHECKPOINT_MONITOR=top1. A job on machines without GPUs
+# has a variable too: REIGEN_TRAIN_PRECISION=bf16, REIGEN_CHECKPOINT_MONITOR=test_loss. A job on machines without GPUs
 # trains on their CPUs.
 set -euo pipefail
 : "${REIGEN_DATA_PATH:=imagenet}"
