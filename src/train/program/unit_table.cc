@@ -137,7 +137,8 @@ std::string rounded(double count) {
   std::size_t unit = 0;
   constexpr std::array<const char*, 6> kUnits = {"", " k", " M", " G", " T", " P"};
   for (; count >= 999.5 && unit + 1 < kUnits.size(); ++unit) count /= 1000;
-  return unit == 0 ? fmt::format("{:.0f}", count) : fmt::format("{:#.3g}{}", count, kUnits[unit]);
+  const int digits = unit == 0 || count >= 99.95 ? 0 : count >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f}{}", count, digits, kUnits[unit]);
 }
 
 std::string line_of(const Row& row) {
@@ -266,13 +267,12 @@ std::string unit_table_of(const std::string& name, Task& task, DataModule& data,
   if (const Row rest = weights.rest_of(task.module()); rest.parameters > 0) rows.push_back(rest);
   Row all{.name = "the model", .class_name = class_of(task.module()), .multiply_adds = listener.multiply_adds()};
   weights.add(task.module(), all);
-  all.output_bytes = 0;
   std::string text = fmt::format("{}: one sample of {}\n", name, input);
   text += fmt::format("{:<{}} {:<{}} {:<{}} {:>12} {:>9} {:>9} {:>9}\n", "unit", kNameWidth, "class", kClassWidth,
                       "output", kShapeWidth, "parameters", "mult-adds", "weights", "outputs");
   for (const Row& row : rows) {
     text += line_of(row);
-    all.output_bytes += std::max<std::int64_t>(row.output_bytes, 0);
+    if (row.output_bytes >= 0) all.output_bytes = std::max<std::int64_t>(all.output_bytes, 0) + row.output_bytes;
   }
   text += line_of(all);
   text += "mult-adds: of the forward; backward has about twice as many\n";
