@@ -260,7 +260,7 @@ TEST_F(BoardRun, RanksThatDivideAModelCountWholeParameters) {
   expect_equal(train(6, "sharded", sharded), expected);
 }
 
-// Pictures [3, 4, 5], normalised: their numbers go beyond 0 to 1.
+// Pictures [3, 4, 5]: the numbers of most go beyond 0 to 1.
 struct PictureTask final : Task, DataModule {
   explicit PictureTask(at::ScalarType type, std::int64_t channels = 3)
       : pictures(at::arange(50 * channels * 20).remainder(241).reshape({50, channels, 4, 5}).to(at::kDouble) / 100 - 1),
@@ -328,7 +328,9 @@ TEST_F(BoardRun, TheFirstPicturesAreThoseOfTheGlobalBatch) {
         at::Tensor picture = pictures[index];
         if (type == at::kDouble) {
           picture = picture.to(at::kFloat);
-          picture = ((picture - picture.min()) / (picture.max() - picture.min())).mul(255).round().to(at::kByte);
+          const float least = picture.min().item<float>(), most = picture.max().item<float>();
+          if (least < 0 || most > 1) picture = (picture - least) / (most - least);
+          picture = picture.mul(255).round().to(at::kByte);
         }
         const at::Tensor shown = found[0].narrow(0, i / 8 * 5, 4).narrow(1, i % 8 * 6, 5);
         EXPECT_LE((shown.permute({2, 0, 1}).to(at::kInt) - picture.to(at::kInt)).abs().max().item<int>(), 0) << i;
@@ -350,7 +352,8 @@ TEST_F(BoardRun, InputsThatAreNoPicturesAreRefused) {
 TEST_F(BoardRun, TheGraphIsTheTreeOfModulesWithTheUnitsInOrder) {
   Config run = config("run");
   run.train.max_steps = 2;
-  fit(2, run);
+  const auto with_units = [](int, SmallTask& task, TrainerOptions&) { task.has_units = true; };
+  fit(2, run, with_units);
   std::map<std::string, std::vector<std::string>> inputs;
   std::map<std::string, std::string> ops;
   int graphs = 0;
@@ -380,7 +383,7 @@ TEST_F(BoardRun, TheGraphIsTheTreeOfModulesWithTheUnitsInOrder) {
   // A resumed run writes it no second time.
   run.run.resume = "true";
   run.train.max_steps = 4;
-  fit(2, run);
+  fit(2, run, with_units);
   for_each_value("run", [&](std::int64_t, const std::string& tag, std::uint32_t, auto) { graphs += tag == "graph"; });
   EXPECT_EQ(graphs, 2) << "one more than before, of the same record";
 }

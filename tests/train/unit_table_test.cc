@@ -31,6 +31,7 @@ TEST(UnitTable, CountsUnitsAndTheWholeModel) {
   Config config;
   config.train.precision = "fp64";
   SmallTask task(config);
+  task.has_units = true;
   const std::string table = unit_table_of("small", task, task, config);
   EXPECT_THAT(table, HasSubstr("small: one sample of 1x6\n"));
   EXPECT_EQ(line_of(table, "fc1"), (Words{"Linear", "1x16", "112", "96", "896", "B", "128", "B"}));

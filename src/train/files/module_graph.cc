@@ -42,9 +42,7 @@ std::vector<format::GraphNode> graph_of(
     before = node.name;
     nodes.push_back(std::move(node));
   }
-  for (const auto& item : module.named_modules("", /*include_self=*/true)) {
-    const torch::nn::Module& one = *item.value();
-    const std::string path = item.key();
+  const auto visit = [&](const std::string& path, const torch::nn::Module& one) {
     std::vector<std::string> own;
     std::int64_t elements = 0;
     const auto add = [&](const auto& tensors, const char* op) {
@@ -66,12 +64,14 @@ std::vector<format::GraphNode> graph_of(
     auto node = std::find_if(nodes.begin(), nodes.end(), [&](const auto& other) { return other.name == name; });
     const bool is_scope_only = own.empty() && !one.children().empty();
     if (node == nodes.end()) {
-      if (is_scope_only) continue;
+      if (is_scope_only) return;
       node = nodes.insert(nodes.end(), {.name = name, .op = class_of(one)});
     }
     node->inputs.insert(node->inputs.end(), own.begin(), own.end());
     node->attributes = {{"module", text_of(one)}, {"parameters", elements}};
-  }
+  };
+  visit("", module);  // named_modules() gives the module itself only if a shared_ptr holds it
+  for (const auto& item : module.named_modules("", /*include_self=*/false)) visit(item.key(), *item.value());
   return nodes;
 }
 

@@ -135,8 +135,8 @@ void BoardWatch::end_step(std::int64_t step) {
   std::vector<Buckets> weights = count_weights();
   Buckets::merge(weights, run_.world);
   Buckets::merge(gradients_, run_.world);
-  write("weights", weights, step);
-  write("gradients", gradients_, step);
+  write("weights", "weight norm", weights, step);
+  write("gradients", "weight gradient norm", gradients_, step);
   gradients_.clear();
 }
 
@@ -176,14 +176,15 @@ std::vector<Buckets> BoardWatch::count_gradients() const {
   return counted;
 }
 
-void BoardWatch::write(const char* kind, const std::vector<Buckets>& counted, std::int64_t step) {
+void BoardWatch::write(const char* kind, const char* kind_of_norms, const std::vector<Buckets>& counted,
+                       std::int64_t step) {
   lines_.write_board([&](SummaryWriter& board) {
     std::vector<std::pair<std::string, double>> norms;
     for (std::size_t i = 0; i < counted.size(); ++i) {
       const format::Histogram histogram = counted[i].histogram();
       if (histogram.count == 0) continue;  // no backward has reached it
       board.histogram(fmt::format("{}/{}", kind, names_[i]), histogram, step);
-      norms.emplace_back(fmt::format("norm of {}/{}", kind, names_[i]), std::sqrt(histogram.sum_of_squares));
+      norms.emplace_back(fmt::format("{}/{}", kind_of_norms, names_[i]), std::sqrt(histogram.sum_of_squares));
     }
     if (!norms.empty()) board.scalars(norms, step);
   });

@@ -40,7 +40,7 @@ class BoardWatch : public Watcher {
   void write_pictures(const data::Batch& batch);
   std::vector<Buckets> count_weights() const;
   std::vector<Buckets> count_gradients() const;
-  void write(const char* kind, const std::vector<Buckets>& counted, std::int64_t step);
+  void write(const char* kind, const char* kind_of_norms, const std::vector<Buckets>& counted, std::int64_t step);
 
   Run& run_;
   const RunData& data_;
