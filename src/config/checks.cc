@@ -229,6 +229,10 @@ void require_consistent(const Config& config) {
   }
   refuse({{config.run.fast_dev > 0 && (!config.run.resume.empty() || !config.run.dir.empty()),
            "run.fast_dev leaves nothing on the disk, so it has neither run.dir nor run.resume", "leave them out"}});
+  if (!config.log.histograms.empty()) parse_duration("log.histograms", config.log.histograms);
+  refuse({{!config.log.tensorboard && (!config.log.histograms.empty() || config.log.images > 0),
+           "log.histograms and log.images are written for TensorBoard, and log.tensorboard is false",
+           "leave them out, or log.tensorboard"}});
   if (!config.checkpoint.every.empty()) {
     parse_duration("checkpoint.every", config.checkpoint.every);
     if (config.checkpoint.every_steps > 0) {

@@ -89,6 +89,17 @@ TEST_F(OwnProgram, ThePlanOfAPresetIsPrintedOnceAndNothingIsTrained) {
   EXPECT_THAT(unknown.err, HasSubstr("must be none, wide"));
 }
 
+TEST_F(OwnProgram, TheSummaryOfTheModelIsPrintedOnceAndNothingIsTrained) {
+  for (const Words& start : {Words{built("tests/own_program")}, Words{built("tests/own_program"), "-n", "2"},
+                             Words{built("bin/reigen"), "run", "-n", "2", built("tests/own_program")}}) {
+    const Ran ran = run(start + Words{"--run.dir", path("run"), "--run.summary"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out, AllOf(HasSubstr("own: one sample of 1x"), HasSubstr("the model ")));
+    EXPECT_EQ(ran.out.find("own: "), ran.out.rfind("own: "));
+  }
+  EXPECT_FALSE(fs::exists(path("run")));
+}
+
 TEST_F(OwnProgram, AWrongOptionIsToldOnceWithTheNearestName) {
   for (const Words& launcher :
        {Words{built("tests/own_program")}, Words{built("bin/reigen"), "run", "-n", "2", built("tests/own_program")}}) {

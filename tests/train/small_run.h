@@ -77,6 +77,7 @@ class SmallTask final : public Task, public DataModule {
     net_.to(type_);
   }
   torch::nn::Module& module() override { return net_; }
+  std::vector<nn::Unit> units() override { return has_units ? net_.units : std::vector<nn::Unit>(); }
   data::DatasetPtr training() override { return data ? data : made_data(195, type_, "train"); }
   data::DatasetPtr validation() override { return held_out ? held_out : made_data(511, type_, "test"); }
   at::Tensor training_step(const data::Samples& batch) override {
@@ -103,6 +104,7 @@ class SmallTask final : public Task, public DataModule {
   void note(std::string_view name, const Value& value) {
     log(name, value);
   }
+  bool has_units = false;  // whether the task tells its units
   double dropout = 0;
   std::int64_t samples_a_call = 250;
   std::int64_t validated = 0;

@@ -247,11 +247,19 @@ inline void describe(Fields& fields, CommConfig& o) {
 struct LogConfig {
   bool tensorboard = true;
   bool csv = false;
+  std::string histograms = {};
+  std::int64_t images = 0;
 };
 inline void describe(Fields& fields, LogConfig& o) {
   fields.section = "log";
   fields.add("tensorboard", o.tensorboard, "write curves, options and results for TensorBoard into run.dir");
   fields.add("csv", o.csv, "write the figures of metrics.jsonl into metrics.csv too");
+  fields.add(
+      "histograms", o.histograms,
+      "for TensorBoard, how often to write the distributions of all weights and gradients: 1 epoch, 500 (steps), "
+      "30 min; empty: never");
+  fields.add("images", o.images, at_least(0).up_to(10000),
+             "for TensorBoard, how many pictures of the first training batch to write; 0: none");
 }
 
 struct Config {

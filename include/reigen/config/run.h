@@ -14,6 +14,7 @@ struct RunConfig {
   std::vector<Preset> presets = {};  // if empty, there is no option run.preset
   std::string preset = "none";
   bool plan = false;
+  bool summary = false;
   std::string dir = {};
   std::string resume = {};
   std::string weights = {};
@@ -33,6 +34,8 @@ inline void describe(Fields& fields, RunConfig& o) {
     for (const Preset& preset : o.presets) fields.rows.back().choices.push_back(preset.name);
   }
   fields.add("plan", o.plan, "print the learning rate of the whole run and end, without data and ranks");
+  fields.add("summary", o.summary,
+             "print the units of the model with output shapes, parameters, multiply-adds and bytes, and end");
   fields.add("dir", o.dir, "directory for the run's files; empty: runs/<recipe>-<date-time>");
   fields.add(
       "resume", o.resume,

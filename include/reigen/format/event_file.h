@@ -1,4 +1,4 @@
-// Event files, which TensorBoard shows: curves, histograms, images, texts and the parameters of a run.
+// Event files, which TensorBoard shows: curves, histograms, images, texts, a graph and the parameters of a run.
 //
 // A file is a sequence of records. Each function *_event() returns the bytes of one record, so
 //   file = first_event(t) + scalars_event(...) + text_event(...) + ...
@@ -7,7 +7,7 @@
 //
 // A record is the length of its data (8 bytes), a checksum of the length, the data and a checksum of the data, all
 // little-endian. The checksum is CRC32C, rotated and added to a constant. The data are a message `Event` in the wire
-// format of protocol buffers. Source: TensorBoard's compat/proto/event.proto and summary.proto, and
+// format of protocol buffers. Source: TensorBoard's compat/proto/event.proto, summary.proto and graph.proto, and
 // plugins/hparams/plugin_data.proto.
 // Thread rule: pure functions; any thread may call them.
 #pragma once
@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,6 +60,17 @@ std::string image_event(const EventTime& when, const std::string& tag, int width
 
 // TensorBoard reads the text as Markdown.
 std::string text_event(const EventTime& when, const std::string& tag, std::string_view text);
+
+// A node of the graph of a model. '/' in its name is the border between a scope and what is in it.
+struct GraphNode {
+  std::string name = {};
+  std::string op = {};                   // what it does: "Linear"
+  std::vector<std::string> inputs = {};  // names of nodes
+  std::map<std::string, std::variant<std::string, std::int64_t>> attributes = {};
+  std::optional<std::vector<std::int64_t>> shape = {};  // of its output, which TensorBoard writes on the edges
+};
+// A file has at most one graph.
+std::string graph_event(const EventTime& when, const std::vector<GraphNode>& nodes);
 
 // The parameters of a run, for TensorBoard's table of runs. `metrics`: tags of scalars that the table shows.
 using HParam = std::variant<bool, double, std::string>;

@@ -1,4 +1,5 @@
-// Writes what TensorBoard shows: curves, histograms, images, texts, and the parameters of a run. It needs no trainer.
+// Writes what TensorBoard shows: curves, histograms, images, texts, the modules of a model, and the parameters of a
+// run. It needs no trainer.
 //
 //   reigen::train::SummaryWriter board("runs/mine");
 //   board.scalar("loss", loss, step);
@@ -26,6 +27,11 @@
 #include <vector>
 
 #include "reigen/format/event_file.h"
+#include "reigen/nn/unit.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace reigen::train {
 
@@ -52,6 +58,7 @@ class SummaryWriter {
   void scalars(const std::vector<std::pair<std::string, double>>& values, std::int64_t step, double time = 0);
   // The distribution of the elements. Those that are not finite are left out. Any number type, device and shape.
   void histogram(const std::string& tag, const at::Tensor& values, std::int64_t step);
+  void histogram(const std::string& tag, const format::Histogram& counted, std::int64_t step);
   // image: [C, H, W]. images: [N, C, H, W], drawn as a grid with a line of one pixel between them. C is 1 (grey), 3
   // (RGB) or 4 (RGBA). Numbers of uint8 are 0 to 255; floating-point numbers are 0 to 1, and others are clamped. Throws
   // InvalidArgument for another shape or type.
@@ -59,6 +66,10 @@ class SummaryWriter {
   void images(const std::string& tag, const at::Tensor& images, std::int64_t step, std::int64_t columns = 8);
   // TensorBoard reads the text as Markdown.
   void text(const std::string& tag, std::string_view text, std::int64_t step);
+  // The tree of modules, with the shapes of parameters and buffers. C++ modules do not tell which module calls which,
+  // so only `units` are connected, in their order (Task::units()). Call it once: TensorBoard shows one graph of a run.
+  void graph(const torch::nn::Module& module, const std::vector<nn::Unit>& units = {});
+  void graph(const std::vector<format::GraphNode>& nodes);
   // The parameters of the run, for TensorBoard's table of runs. `metrics`: tags of scalars that the table shows too.
   // Call it once. The row is that of a running job until hparams_end().
   void hparams(const std::map<std::string, format::HParam>& values, const std::vector<std::string>& metrics);

@@ -23,7 +23,7 @@ constexpr std::size_t kTail = 4;   // checksum after the data
 
 // Numbers of fields.
 namespace event {
-enum : std::uint32_t { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5 };
+enum : std::uint32_t { kWallTime = 1, kStep = 2, kFileVersion = 3, kGraph = 4, kSummary = 5 };
 }
 namespace value {
 enum : std::uint32_t { kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5, kTensor = 8, kMetadata = 9 };
@@ -204,6 +204,46 @@ std::string text_event(const EventTime& when, const std::string& tag, std::strin
   value.message(value::kTensor, tensor);
   value.message(value::kMetadata, metadata("text", ""));
   return record_of(when, value);
+}
+
+std::string graph_event(const EventTime& when, const std::vector<GraphNode>& nodes) {
+  constexpr std::int64_t kProducer = 22;  // a version of the format without outdated operations
+  const auto attribute = [](Message& node, const std::string& name, const Message& value) {
+    Message entry;
+    entry.bytes(1, name);
+    entry.message(2, value);
+    node.message(5, entry);
+  };
+  Message graph, versions;
+  for (const GraphNode& one : nodes) {
+    Message node;
+    node.bytes(1, one.name);
+    node.bytes(2, one.op);
+    for (const std::string& input : one.inputs) node.bytes(3, input);
+    for (const auto& [name, value] : one.attributes) {
+      Message content;
+      if (const auto* const text = std::get_if<std::string>(&value)) content.bytes(2, *text);
+      if (const auto* const number = std::get_if<std::int64_t>(&value)) content.integer(3, *number);
+      attribute(node, name, content);
+    }
+    if (one.shape) {
+      Message shape, shapes, content;
+      for (const std::int64_t size : *one.shape) {
+        Message dimension;
+        dimension.integer(1, size);
+        shape.message(2, dimension);
+      }
+      shapes.message(7, shape);
+      content.message(1, shapes);
+      attribute(node, "_output_shapes", content);
+    }
+    graph.message(1, node);
+  }
+  versions.integer(1, kProducer);
+  graph.message(4, versions);
+  Message message = at(when);
+  message.message(event::kGraph, graph);
+  return record(message);
 }
 
 std::string hparams_experiment_event(const EventTime& when, const std::map<std::string, HParam>& values,

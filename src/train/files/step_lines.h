@@ -40,6 +40,8 @@ class StepLines {
   std::filesystem::path new_board() const {
     return board_ && board_->is_new() ? board_->path() : std::filesystem::path();
   }
+  // Writes more for TensorBoard, if there is its file. An error is told, and ends the file.
+  void write_board(const std::function<void(SummaryWriter& board)>& body);
   // Notes for TensorBoard that the run has succeeded.
   void note_success(std::int64_t step);
   void close();
@@ -56,7 +58,6 @@ class StepLines {
  private:
   void flush_others();
   void tell_trouble();
-  void write_board(const std::function<void(SummaryWriter& board)>& body);
   void flush_board();
   void drop_board(const Error& error);
   void drop_csv(const Error& error);

@@ -5,13 +5,12 @@
 #include <png.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <system_error>
 
 #include "reigen/base/error.h"
 #include "reigen/train/metrics_writer.h"
 #include "train/files/appended_file.h"
+#include "train/files/summary_values.h"
 
 namespace reigen::train {
 namespace {
@@ -36,49 +35,6 @@ fs::path new_file(const fs::path& directory, const std::string& name, double now
     std::error_code ignored;
     if (!fs::exists(fs::symlink_status(path, ignored))) return path;
   }
-}
-
-// Limits that grow by a tenth: of both signs, from 1e-12 to 1e20, and the largest number at each end.
-std::vector<double> histogram_limits() {
-  std::vector<double> positive;
-  for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
-  positive.push_back(std::numeric_limits<double>::max());
-  std::vector<double> all;
-  for (auto limit = positive.rbegin(); limit != positive.rend(); ++limit) all.push_back(-*limit);
-  all.push_back(0);
-  all.insert(all.end(), positive.begin(), positive.end());
-  return all;
-}
-
-format::Histogram histogram_of(const at::Tensor& values) {
-  static const std::vector<double> kLimits = histogram_limits();
-  const at::Tensor flat = values.detach().to(at::kCPU, at::kDouble).reshape({-1}).contiguous();
-  const double* const begin = flat.const_data_ptr<double>();
-  format::Histogram result{.min = std::numeric_limits<double>::infinity(),
-                           .max = -std::numeric_limits<double>::infinity()};
-  std::vector<double> counts(kLimits.size(), 0);
-  std::size_t first = kLimits.size(), last = 0;
-  for (const double* value = begin; value != begin + flat.numel(); ++value) {
-    if (!std::isfinite(*value)) continue;
-    const auto bucket =
-        static_cast<std::size_t>(std::lower_bound(kLimits.begin(), kLimits.end(), *value) - kLimits.begin());
-    ++counts[bucket];
-    first = std::min(first, bucket);
-    last = std::max(last, bucket);
-    result.min = std::min(result.min, *value);
-    result.max = std::max(result.max, *value);
-    result.sum += *value;
-    result.sum_of_squares += *value * *value;
-    ++result.count;
-  }
-  if (result.count == 0) return {.limits = {0}, .counts = {0}};
-  // An empty bucket before the first one says where it begins.
-  if (first > 0) --first;
-  result.limits.assign(kLimits.begin() + static_cast<std::ptrdiff_t>(first),
-                       kLimits.begin() + static_cast<std::ptrdiff_t>(last + 1));
-  result.counts.assign(counts.begin() + static_cast<std::ptrdiff_t>(first),
-                       counts.begin() + static_cast<std::ptrdiff_t>(last + 1));
-  return result;
 }
 
 // [C, H, W] to bytes [H, W, C].
@@ -169,7 +125,13 @@ void SummaryWriter::scalars(const std::vector<std::pair<std::string, double>>& v
 }
 
 void SummaryWriter::histogram(const std::string& tag, const at::Tensor& values, std::int64_t step) {
-  file_->append(format::histogram_event(now_at(step), tag, histogram_of(values)));
+  Buckets buckets;
+  buckets.add(values);
+  histogram(tag, buckets.histogram(), step);
+}
+
+void SummaryWriter::histogram(const std::string& tag, const format::Histogram& counted, std::int64_t step) {
+  file_->append(format::histogram_event(now_at(step), tag, counted));
 }
 
 void SummaryWriter::image(const std::string& tag, const at::Tensor& image, std::int64_t step) {
@@ -185,6 +147,14 @@ void SummaryWriter::images(const std::string& tag, const at::Tensor& images, std
 
 void SummaryWriter::text(const std::string& tag, std::string_view text, std::int64_t step) {
   file_->append(format::text_event(now_at(step), tag, text));
+}
+
+void SummaryWriter::graph(const torch::nn::Module& module, const std::vector<nn::Unit>& units) {
+  graph(graph_of(module, units));
+}
+
+void SummaryWriter::graph(const std::vector<format::GraphNode>& nodes) {
+  file_->append(format::graph_event(now_at(0), nodes));
 }
 
 void SummaryWriter::hparams(const std::map<std::string, format::HParam>& values,

@@ -49,6 +49,7 @@
 #include "train/run/step_times.h"
 #include "train/start/resume.h"
 #include "train/start/run_data.h"
+#include "train/watch/board_watch.h"
 #include "train/watch/memory_watch.h"
 #include "train/watch/not_finite.h"
 #include "train/watch/replica_watch.h"
@@ -114,7 +115,8 @@ struct Trainer::Impl {
   SideBySide side_by_side{run, model};
   TraceWatch trace{run, files, model, outcome, cycle};
   Ending ending{run, files, data, model, lines, checkpoints, validation, best, memory, times, outcome};
-  std::vector<Watcher*> watchers = {&replicas, &trace, &memory};
+  BoardWatch board{run, data, model, lines};
+  std::vector<Watcher*> watchers = {&replicas, &trace, &memory, &board};
 
   // While it lives, LibTorch's current device, its stream and its modes are those of this run.
   struct Place {
@@ -294,6 +296,7 @@ void Trainer::Impl::begin() {
               .metadata = data.metadata(),
               .files = copied},
              lines);
+  board.begin();
   if (run.rollbacks == 0 && run.done < run.total) checkpoints.look_at_room();
 }
 
@@ -489,7 +492,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
     return phase.lap();
   };
   seed_step(run, run.done);
-  for (Watcher* watcher : watchers) watcher->begin_step(run.done + 1, waited);
+  for (Watcher* watcher : watchers) watcher->begin_step(run.done + 1, batch, waited);
   callbacks.begin_step(batch);
   end_phase(Phase::kData);
   model.parallel().number_step(run.done + 1);

@@ -56,6 +56,9 @@ class Optimization {
   // The loss on which backward is to be called: with train.precision fp16 it is multiplied by the loss scale.
   at::Tensor scaled(const at::Tensor& loss) const;
 
+  // By what the gradients are too large: 1 without a loss scale.
+  double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
+
   // Makes the optimizer's step, drops the gradients, and updates the average of the weights. `done` is the number of
   // steps before this one. `gradients` is the result of look(). With a loss scale, gradients that overflowed are
   // dropped without a step. Returns the norm of the gradients, if it is known. If the returned `finite` is false, the

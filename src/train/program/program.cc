@@ -41,6 +41,7 @@
 #include "train/program/ddp_bench.h"
 #include "train/program/launcher_prefix.h"
 #include "train/program/plan.h"
+#include "train/program/unit_table.h"
 #include "train/run/agree.h"
 #include "train/run/failure.h"
 #include "train/run/progress.h"
@@ -420,17 +421,18 @@ Arguments with_options_of_run(Arguments options) {
   return options;
 }
 
-void print_plan(const CommandLine& line, const Recipe& recipe, const launch::Environment& environment) {
-  try {
-    const std::string plan = plan_of(line.config, {.name = recipe.name,
-                                                   .samples = recipe.samples,
-                                                   .batch_per_rank = recipe.batch_per_rank,
-                                                   .ranks = line.ranks.value_or(environment.world_size)});
-    if (environment.rank == 0) fmt::print("{}", plan);
-  } catch (Error& error) {
-    error.mark_common();  // all ranks were given the same arguments
-    throw;
+// What is printed in place of a run: run.plan and run.summary. Rank 0 says it for all ranks.
+void print_instead(const CommandLine& line, const Recipe& recipe, const launch::Environment& environment) {
+  if (environment.rank != 0) return;
+  if (line.config.run.plan) {
+    fmt::print("{}", plan_of(line.config, {.name = recipe.name,
+                                           .samples = recipe.samples,
+                                           .batch_per_rank = recipe.batch_per_rank,
+                                           .ranks = line.ranks.value_or(environment.world_size)}));
+    return;
   }
+  const Training made = recipe.make(line.config, /*without_memory=*/false);
+  fmt::print("{}", unit_table_of(recipe.name, *made.task, *made.data, line.config));
 }
 
 int run_recipe(const Program& program, const launch::Environment& environment) {
@@ -448,8 +450,8 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
     if (environment.rank == 0) fmt::print("{}", line.help ? program_help(program) : to_toml(line.config));
     return 0;
   }
-  if (line.config.run.plan) {
-    print_plan(line, recipe, environment);
+  if (line.config.run.plan || line.config.run.summary) {
+    print_instead(line, recipe, environment);
     return 0;
   }
   if (program.stage != Stage::kFit) {

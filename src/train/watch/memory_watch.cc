@@ -10,7 +10,7 @@ constexpr int kStepsCounted = 3;  // several, because data_parallel forms new bu
 
 }  // namespace
 
-void MemoryWatch::begin_step(std::int64_t /*step*/, double /*waited*/) {
+void MemoryWatch::begin_step(std::int64_t /*step*/, const data::Batch& /*batch*/, double /*waited*/) {
   if (counted_steps_ < kStepsCounted) counted_.emplace();
 }
 

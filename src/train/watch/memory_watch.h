@@ -15,7 +15,7 @@ namespace reigen::train {
 
 class MemoryWatch : public Watcher {
  public:
-  void begin_step(std::int64_t step, double waited) override;
+  void begin_step(std::int64_t step, const data::Batch& batch, double waited) override;
   void end_phase(Phase phase) override;
   // Call it after each forward of a pipeline, whose forwards and backwards are one phase.
   void note_forward();

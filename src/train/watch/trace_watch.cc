@@ -30,7 +30,7 @@ void TraceWatch::note_range() {
                        run_.done + 1, run_.total));
 }
 
-void TraceWatch::begin_step(std::int64_t step, double waited) {
+void TraceWatch::begin_step(std::int64_t step, const data::Batch& /*batch*/, double waited) {
   if (trace_) trace_->begin(step, waited);
 }
 

@@ -27,7 +27,7 @@ class TraceWatch : public Watcher {
   // Tells the user if no step of the range is in this run.
   void note_range();
 
-  void begin_step(std::int64_t step, double waited) override;
+  void begin_step(std::int64_t step, const data::Batch& batch, double waited) override;
   void end_phase(Phase phase) override;
   void end_step(std::int64_t step) override;  // collective after the last step of the range
   // Collective. Writes the traced steps that are not written yet, also if an earlier attempt failed.

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "reigen/data/loader.h"
+
 namespace reigen::train {
 
 // The phases of a step, in order. kForward and kBackward occur once for each micro-batch. kLoss occurs only if the
@@ -19,7 +21,7 @@ class Watcher {
 
   // Called before the step with this number, counted from 1. `waited` is the number of seconds for which the loop
   // waited for the batch.
-  virtual void begin_step(std::int64_t /*step*/, double /*waited*/) {}
+  virtual void begin_step(std::int64_t /*step*/, const data::Batch& /*batch*/, double /*waited*/) {}
   virtual void end_phase(Phase /*phase*/) {}
   // Called after the step was counted and its loss noted.
   virtual void end_step(std::int64_t /*step*/) {}

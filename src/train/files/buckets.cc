@@ -1,0 +1,125 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "train/files/summary_values.h"
+
+namespace reigen::train {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kAtOnce = 1 << 20;  // elements that are converted together
+
+// The limits above 0, and where to begin to search for the bucket of a number with a given exponent.
+struct Positive {
+  Positive() {
+    for (double limit = 1e-12; limit < 1e20; limit *= 1.1) limits.push_back(limit);
+    limits.push_back(std::numeric_limits<double>::max());
+    for (std::size_t exponent = 1; exponent < first.size(); ++exponent) {
+      const double power = std::bit_cast<double>(static_cast<std::uint64_t>(exponent) << 52);
+      first[exponent] =
+          static_cast<std::size_t>(std::lower_bound(limits.begin(), limits.end(), power) - limits.begin());
+    }
+  }
+  std::vector<double> limits;
+  std::array<std::size_t, 0x7ff> first{};
+};
+
+const Positive& positive() {
+  static const Positive kPositive;
+  return kPositive;
+}
+
+// The first of Buckets::limits() that is not below `value`.
+std::size_t bucket_of(double value, const Positive& table) {
+  const std::vector<double>& limits = table.limits;
+  if (value == 0) return limits.size();
+  const double magnitude = std::abs(value);
+  std::size_t i = table.first[std::bit_cast<std::uint64_t>(magnitude) >> 52];
+  if (value > 0) {
+    while (limits[i] < magnitude) ++i;
+    return limits.size() + 1 + i;
+  }
+  while (i < limits.size() && limits[i] <= magnitude) ++i;
+  return limits.size() - i;
+}
+
+}  // namespace
+
+const std::vector<double>& Buckets::limits() {
+  static const std::vector<double> kLimits = [] {
+    std::vector<double> all;
+    const std::vector<double>& above = positive().limits;
+    for (auto limit = above.rbegin(); limit != above.rend(); ++limit) all.push_back(-*limit);
+    all.push_back(0);
+    all.insert(all.end(), above.begin(), above.end());
+    return all;
+  }();
+  return kLimits;
+}
+
+Buckets::Buckets() : sums_(limits().size() + 2), min_(kInfinity), max_(-kInfinity) {}
+
+void Buckets::add(const at::Tensor& values) {
+  const Positive& table = positive();
+  const at::Tensor flat = values.detach().reshape({-1});
+  double* const sums = sums_.data() + limits().size();
+  for (std::int64_t begin = 0; begin < flat.numel(); begin += kAtOnce) {
+    const at::Tensor some =
+        flat.narrow(0, begin, std::min(kAtOnce, flat.numel() - begin)).to(at::kCPU, at::kDouble).contiguous();
+    const double* const numbers = some.const_data_ptr<double>();
+    for (std::int64_t i = 0; i < some.numel(); ++i) {
+      const double value = numbers[i];
+      if (!std::isfinite(value)) continue;
+      ++sums_[bucket_of(value, table)];
+      min_ = std::min(min_, value);
+      max_ = std::max(max_, value);
+      sums[0] += value;
+      sums[1] += value * value;
+    }
+  }
+}
+
+format::Histogram Buckets::histogram() const {
+  const std::vector<double>& all = limits();
+  const auto size = static_cast<std::ptrdiff_t>(all.size());
+  const auto has = [](double count) { return count > 0; };
+  const auto first = std::find_if(sums_.begin(), sums_.begin() + size, has) - sums_.begin();
+  if (first == size) return {.limits = {0}, .counts = {0}};
+  const auto last = size - (std::find_if(sums_.rbegin() + 2, sums_.rend(), has) - (sums_.rbegin() + 2));
+  const std::ptrdiff_t begin = std::max<std::ptrdiff_t>(first - 1, 0);
+  format::Histogram result{.min = min_,
+                           .max = max_,
+                           .sum = sums_[all.size()],
+                           .sum_of_squares = sums_[all.size() + 1],
+                           .limits = {all.begin() + begin, all.begin() + last},
+                           .counts = {sums_.begin() + begin, sums_.begin() + last}};
+  for (const double count : result.counts) result.count += count;
+  return result;
+}
+
+void Buckets::merge(std::vector<Buckets>& all, const Communicator& world) {
+  if (world.size() == 1 || all.empty()) return;
+  Communicator ranks = world;
+  const std::size_t size = limits().size() + 2;
+  std::vector<double> sums;
+  std::vector<double> ends;
+  for (const Buckets& one : all) {
+    sums.insert(sums.end(), one.sums_.begin(), one.sums_.end());
+    ends.insert(ends.end(), {one.min_, -one.max_});
+  }
+  ranks.all_reduce(sums.data(), sums.data(), sums.size(), DataType::kFloat64, ReduceOp::kSum, {.tag = "histograms"});
+  ranks.all_reduce(ends.data(), ends.data(), ends.size(), DataType::kFloat64, ReduceOp::kMin, {.tag = "histograms"});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::copy_n(sums.data() + i * size, size, all[i].sums_.begin());
+    all[i].min_ = ends[2 * i];
+    all[i].max_ = -ends[2 * i + 1];
+  }
+}
+
+}  // namespace reigen::train
