@@ -50,9 +50,17 @@ std::int64_t own_memory() {
 // Samples of one worker in a round. They are whole passes over a small container, so that all rounds have the same
 // pictures.
 std::int64_t samples_of_round(std::vector<Worker>& workers, std::int64_t size, double seconds) {
-  const auto count = static_cast<double>(workers.size());
-  const double rate = run(workers, Phase::kAll, 0, kWarmUp * static_cast<std::int64_t>(workers.size())) / count;
-  const auto wanted = std::max<std::int64_t>(static_cast<std::int64_t>(rate * seconds / kRounds), 8);
+  // Samples that were read before may be in a cache, so each try takes others. The first tries are short.
+  const double of_round = seconds / kRounds;
+  const auto count = static_cast<std::int64_t>(workers.size());
+  std::int64_t begin = kWarmUp * count;
+  double rate = 0;
+  for (std::int64_t tried = kWarmUp * count;; tried *= 4) {
+    rate = run(workers, Phase::kAll, begin, tried);
+    begin += tried;
+    if (static_cast<double>(tried) / rate > of_round / 8) break;
+  }
+  const auto wanted = std::max<std::int64_t>(static_cast<std::int64_t>(rate * of_round) / count, 8);
   return wanted < size ? wanted : (wanted + size / 2) / size * size;
 }
 
