@@ -36,7 +36,7 @@ TEST(CommandLine, Help) {
 TEST(CommandLine, Version) {
   const Ran ran = reigen({"version"});
   EXPECT_EQ(ran.code, 0);
-  EXPECT_THAT(ran.out, ::testing::MatchesRegex("reigen [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_THAT(ran.out, ::testing::MatchesRegex("reigen [0-9]+\\.[0-9]+\\.[0-9]+\ncontainers: [^\n]+\n"));
   EXPECT_EQ(reigen({"--version"}).out, ran.out);
 }
 

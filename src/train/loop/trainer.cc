@@ -42,6 +42,7 @@
 #include "train/model/memory_fit.h"
 #include "train/model/micro_batch.h"
 #include "train/model/trained_model.h"
+#include "train/optimizer/own_optimizer.h"
 #include "train/run/agree.h"
 #include "train/run/callbacks.h"
 #include "train/run/failure.h"
@@ -153,31 +154,6 @@ FitResult Trainer::fit() {
     impl_->callbacks.failed(error.what());
     throw;
   }
-}
-
-// What Task::configure_optimizers() chooses takes the place of the options.
-static void take_own_optimizer(Run& run) {
-  const std::optional<OwnOptimizer> own = run.task.configure_optimizers(run.config);
-  if (!own) return;
-  OptimConfig& options = run.config.optim;
-  own->rule.visit([&](auto rule) {
-    run.own_groups = std::exchange(rule.groups, {});
-    options.lr = rule.lr;
-    options.weight_decay = rule.weight_decay;
-    options.rule = rule;
-  });
-  run.own_rate = own->rate;
-  const bool has_groups = !options.no_decay.empty() || !options.no_adapt.empty() || !options.lr_factors.empty();
-  if (has_groups && !run.own_groups.empty()) {
-    throw InvalidArgument(Report{.what = "the task has groups of parameters of its own (configure_optimizers)",
-                                 .got = "optim.no_decay, optim.no_adapt or optim.lr_factors as well",
-                                 .fix = "leave these options out, or make the groups from them in the task"});
-  }
-  if (run.rollbacks > 0) return;
-  run.say(fmt::format("note: the task chooses its optimizer ({}{}{}); options of optim. count where it reads them",
-                      options.rule.name,
-                      run.own_groups.empty() ? "" : fmt::format(", {} groups of parameters", run.own_groups.size()),
-                      run.own_rate ? ", the rate of each step" : ""));
 }
 
 // Finds where this rank computes, once.
