@@ -21,6 +21,7 @@ int main(int argc, char** argv) try {
 
   reigen::train::SummaryWriter board(directory);
   board.hparams({{"lr", lr}, {"hidden", 32.0}, {"optimizer", std::string("sgd")}, {"flatten", true}}, {"train/loss"});
+  board.graph(*model);
   board.text("about", "**Digits** that a program draws, and a net of two layers.", 0);
   constexpr std::int64_t kSteps = 100, kBatch = 32;
   double loss_of_step = 0;

@@ -163,6 +163,9 @@ TEST_F(ConfigTest, DurationsAndWhatNeedsAMonitorAreChecked) {
   EXPECT_EQ(failure_of({"--train.max_time", "2 epochs"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--run.fast_dev", "2", "--run.dir", "runs/a"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--checkpoint.every", "soon"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--log.histograms", "often"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--log.images", "4", "--log.tensorboard", "false"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--log.histograms", "5", "--log.tensorboard", "false"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--checkpoint.every", "5", "--checkpoint.every_steps", "5"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--stop.patience", "7"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(read({"--stop.patience", "7", "--stop.monitor", "test_loss", "--validate.every", "0.5 epochs"})

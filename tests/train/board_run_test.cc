@@ -330,7 +330,7 @@ TEST_F(BoardRun, TheFirstPicturesAreThoseOfTheGlobalBatch) {
           picture = picture.to(at::kFloat);
           const float least = picture.min().item<float>(), most = picture.max().item<float>();
           if (least < 0 || most > 1) picture = (picture - least) / (most - least);
-          picture = picture.mul(255).round().to(at::kByte);
+          picture = picture.to(at::kDouble).mul(255).round().to(at::kByte);
         }
         const at::Tensor shown = found[0].narrow(0, i / 8 * 5, 4).narrow(1, i % 8 * 6, 5);
         EXPECT_LE((shown.permute({2, 0, 1}).to(at::kInt) - picture.to(at::kInt)).abs().max().item<int>(), 0) << i;

@@ -13,21 +13,25 @@ namespace reigen::train {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kAtOnce = 1 << 20;  // elements that are converted together
+constexpr std::int64_t kAtOnce = 1 << 15;  // elements that are converted together, which fit into a cache
 
-// The limits above 0, and where to begin to search for the bucket of a number with a given exponent.
+// The exponent of a number and the first 4 bits of its mantissa tell it up to a sixteenth. Limits are further apart, so
+// between two such numbers there is at most one limit.
+constexpr int kShift = 48;
+std::size_t place_of(double magnitude) { return std::bit_cast<std::uint64_t>(magnitude) >> kShift; }
+
+// The limits above 0, and the first of them that is not below the least number of each place.
 struct Positive {
   Positive() {
     for (double limit = 1e-12; limit < 1e20; limit *= 1.1) limits.push_back(limit);
     limits.push_back(std::numeric_limits<double>::max());
-    for (std::size_t exponent = 1; exponent < first.size(); ++exponent) {
-      const double power = std::bit_cast<double>(static_cast<std::uint64_t>(exponent) << 52);
-      first[exponent] =
-          static_cast<std::size_t>(std::lower_bound(limits.begin(), limits.end(), power) - limits.begin());
+    for (std::size_t place = 0; place < first.size(); ++place) {
+      const auto least = std::bit_cast<double>(static_cast<std::uint64_t>(place) << kShift);
+      first[place] = static_cast<std::uint16_t>(std::lower_bound(limits.begin(), limits.end(), least) - limits.begin());
     }
   }
   std::vector<double> limits;
-  std::array<std::size_t, 0x7ff> first{};
+  std::array<std::uint16_t, 0x7ff0> first{};
 };
 
 const Positive& positive() {
@@ -35,18 +39,18 @@ const Positive& positive() {
   return kPositive;
 }
 
-// The first of Buckets::limits() that is not below `value`.
+// The first of Buckets::limits() that is not below `value`. Computes with the sign, because a processor cannot foresee
+// a jump that depends on it.
 std::size_t bucket_of(double value, const Positive& table) {
-  const std::vector<double>& limits = table.limits;
-  if (value == 0) return limits.size();
+  const auto size = static_cast<std::int64_t>(table.limits.size());
+  if (value == 0) return table.limits.size();
   const double magnitude = std::abs(value);
-  std::size_t i = table.first[std::bit_cast<std::uint64_t>(magnitude) >> 52];
-  if (value > 0) {
-    while (limits[i] < magnitude) ++i;
-    return limits.size() + 1 + i;
-  }
-  while (i < limits.size() && limits[i] <= magnitude) ++i;
-  return limits.size() - i;
+  const std::int64_t i = table.first[place_of(magnitude)];
+  const double limit = table.limits[static_cast<std::size_t>(i)];
+  const std::int64_t is_negative = value < 0 ? 1 : 0;
+  const std::int64_t above = limit < magnitude ? 1 : 0, not_below = limit <= magnitude ? 1 : 0;
+  const std::int64_t distance = i + is_negative * not_below + (1 - is_negative) * (1 + above);  // from 0's bucket
+  return static_cast<std::size_t>(size + (1 - 2 * is_negative) * distance);
 }
 
 }  // namespace
@@ -68,7 +72,7 @@ Buckets::Buckets() : sums_(limits().size() + 2), min_(kInfinity), max_(-kInfinit
 void Buckets::add(const at::Tensor& values) {
   const Positive& table = positive();
   const at::Tensor flat = values.detach().reshape({-1});
-  double* const sums = sums_.data() + limits().size();
+  double sum = 0, squares = 0, least = min_, most = max_;
   for (std::int64_t begin = 0; begin < flat.numel(); begin += kAtOnce) {
     const at::Tensor some =
         flat.narrow(0, begin, std::min(kAtOnce, flat.numel() - begin)).to(at::kCPU, at::kDouble).contiguous();
@@ -77,12 +81,16 @@ void Buckets::add(const at::Tensor& values) {
       const double value = numbers[i];
       if (!std::isfinite(value)) continue;
       ++sums_[bucket_of(value, table)];
-      min_ = std::min(min_, value);
-      max_ = std::max(max_, value);
-      sums[0] += value;
-      sums[1] += value * value;
+      least = std::min(least, value);
+      most = std::max(most, value);
+      sum += value;
+      squares += value * value;
     }
   }
+  min_ = least;
+  max_ = most;
+  sums_[limits().size()] += sum;
+  sums_[limits().size() + 1] += squares;
 }
 
 format::Histogram Buckets::histogram() const {
