@@ -1,10 +1,13 @@
 #include "reigen/image/operations.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "base/check.h"
+#include "reigen/base/error.h"
 #include "reigen/image/resize.h"
 
 namespace reigen::image {
@@ -90,7 +93,18 @@ ResizeShorter resize_shorter(int length) {
   return {length};
 }
 
-void ResizeShorter::operator()(Draft& draft, Random&) const { draft.resize(with_shorter_side(draft.size(), length)); }
+void ResizeShorter::operator()(Draft& draft, Random&) const {
+  const Size size = draft.size();
+  const double longer =
+      static_cast<double>(length) * std::max(size.width, size.height) / std::min(size.width, size.height);
+  if (longer > kMostLength) {
+    throw DataError(
+        Report{.what = fmt::format("the picture '{}' is too narrow to be resized", draft.name()),
+               .got = fmt::format("{} x {} pixels, whose shorter side shall have {}", size.width, size.height, length),
+               .expected = fmt::format("a longer side of at most {} pixels after that", kMostLength)});
+  }
+  draft.resize(with_shorter_side(size, length));
+}
 
 CenterCrop center_crop(int size) {
   require_length(size, "center_crop: the size");

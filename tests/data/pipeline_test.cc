@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "data/loading/global_batch.h"
 #include "data/pipeline/mixed.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
@@ -233,8 +234,9 @@ TEST(Pipeline, CollatesSamplesOfDifferentSizes) {
       [&] {
         DatasetPtr(ragged)->gather_in({}, std::vector<std::int64_t>{0, 1});
       },
-      ThrowsMessage<DataError>(AllOf(HasSubstr("from 1, sample 1 does not fit into a batch with from 1, sample 0"),
-                                     HasSubstr("input Long [2]; target Long []"), HasSubstr("collate()"))));
+      ThrowsMessage<InvalidArgument>(
+          AllOf(HasSubstr("from 1, sample 1 does not fit into a batch with from 1, sample 0"),
+                HasSubstr("input Long [2]; target Long []"), HasSubstr("collate()"))));
   const auto padded = ragged.collate([](std::span<const Samples> samples) {
     std::int64_t longest = 0;
     for (const Samples& one : samples) longest = std::max(longest, one.input.size(0));
@@ -293,7 +295,7 @@ TEST(Pipeline, LeavesOutDamagedSamplesWithWeightZero) {
 
 TEST(Pipeline, RefusesMoreDamagedSamplesThanMayBe) {
   const auto run = [](std::int64_t most, int epochs) {
-    const Loader loader(damaged({4, 9}), {.global_batch = 6, .max_bad = most, .workers = 2});
+    const Loader loader(damaged({4, 9}), {.global_batch = 6, .max_bad = most, .workers = 0});
     for (int epoch = 0; epoch < epochs; ++epoch) {
       for (auto& batch : loader.epoch(epoch)) EXPECT_GT(batch.count, 0);
     }
@@ -396,6 +398,13 @@ TEST(Pipeline, MixesPairsOfAGlobalBatchForAnyRanks) {
     EXPECT_GT(weights.size(), 8U);
     EXPECT_EQ(alone, 2 * 4);  // the last sample of each batch, of 7, 7, 7 and 5
     for (const int ranks : {2, 3, 5}) EXPECT_EQ(mixed_of(data, ranks, 2), expected) << ranks;
+    // What `train.verify` computes on one rank.
+    const Loader loader(data, {.global_batch = 7, .shuffle = true, .seed = 5}, Member(0, 1));
+    for (auto& batch : loader.epoch(1)) {
+      const Samples all =
+          global_batch(*data, {.seed = 5, .epoch = 1}, batch.indices, batch.position - batch.global_count);
+      EXPECT_TRUE(all.input.equal(batch.input) && all.at("mixed_weight").equal(batch.at("mixed_weight")));
+    }
   }
 }
 
@@ -409,6 +418,34 @@ TEST(Pipeline, ASampleWhosePartnerIsDamagedStaysAsItIs) {
   EXPECT_EQ(mixed_of(data, 3, 1, 1), one);
   EXPECT_EQ(one.size(), 26U);
   EXPECT_FALSE(one.contains({0, 6}));
+}
+
+TEST(Pipeline, ABatchOfDamagedSamplesHasTheTensorsOfMixedOnes) {
+  const DatasetPtr data = flat_pictures(6)
+                              .map([](Sample& sample, Random&) {
+                                if (sample.index() == 2) throw DataError("damaged");
+                              })
+                              .mix_pairs({.cutmix = 1});
+  const Loader loader(data, {.batch_size = 1, .max_bad = 1, .workers = 1}, Member(0, 2));
+  std::vector<std::int64_t> counts;
+  for (auto& batch : loader.epoch(0)) {
+    counts.push_back(batch.count);
+    EXPECT_EQ(batch.at("mixed_weight").sizes(), std::vector<std::int64_t>{1});
+    EXPECT_EQ(batch.at("mixed_target").sizes(), std::vector<std::int64_t>{1});
+  }
+  EXPECT_THAT(counts, ElementsAre(1, 0, 1));
+}
+
+TEST(Pipeline, APartnerOfAnotherSizeIsRefusedOnAnyRanks) {
+  const DatasetPtr data = Pipeline(numbers(0, 6))
+                              .map([](Sample& sample, Random&) {
+                                sample.set("input", at::full({3, 4, sample.index() < 3 ? 5 : 6}, 1.0, at::kFloat));
+                              })
+                              .mix_pairs({.mixup = 1});
+  for (const int ranks : {1, 2}) {
+    const Loader loader(data, {.global_batch = 6, .workers = 1}, Member(0, ranks));
+    EXPECT_THROW(static_cast<void>(loader.epoch(0).next()), InvalidArgument) << ranks;
+  }
 }
 
 TEST(Pipeline, TheWeightsOfMixedPairsHaveTheirDistribution) {

@@ -150,6 +150,13 @@ TEST(CenterCrop, RoundsAsTorchvisionDoes) {
   EXPECT_EQ(left(5, 8, 8), 0);  // one black column before and two after
 }
 
+TEST(ResizeShorter, RefusesAPictureThatWouldBecomeTooLongAsDamagedData) {
+  const Picture line{.width = 300, .height = 1, .pixels = std::vector<std::uint8_t>(900)};
+  Draft draft(std::make_shared<const Picture>(line), "the line");
+  Random random({});
+  EXPECT_THROW(resize_shorter(256)(draft, random), DataError);
+}
+
 TEST(ResizeShorter, KeepsTheRatio) {
   Draft draft = flat(50, 40);
   Random random = numbers();

@@ -95,7 +95,8 @@ class Dataset {
 
   // A loader calls this function instead of gather(). A dataset that augments its samples overrides it. The random
   // numbers of an augmentation must depend only on (seed, epoch, index of the sample), so that a sample is the same for
-  // every rank, thread and batch. gather() returns the samples without augmentation.
+  // every rank, thread and batch. gather() returns the samples without augmentation; those of a pipeline are as its
+  // steps make them in epoch 0 with seed 0.
   virtual Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const;
 
   // A dataset whose samples take long to make returns an object here. Then all threads of a loader work on the same

@@ -46,8 +46,8 @@ struct LoaderOptions {
   std::uint64_t seed = 0;  // the same on every rank
   bool drop_last = false;  // leave out the last batch if it is not full
   // At most this many different samples of this rank may be damaged, over all epochs. A sample is damaged if the
-  // dataset throws DataError for it. It is left out: its weight in the loss is 0, and no other sample changes. A
-  // warning names it.
+  // dataset throws DataError for it. It is left out: its weight in the loss is 0, so it counts as a loss of 0 in the
+  // mean, and no other sample changes. A warning names it.
   std::int64_t max_bad = 0;
   std::int64_t micro_batch = 0;  // most samples in one part of a rank's batch; 0 means that the batch is one part
   std::int64_t limit = 0;        // use only this many first samples of the dataset; 0 means all

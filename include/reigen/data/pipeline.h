@@ -140,7 +140,9 @@ class Pipeline {
   bool has_batches_ = false;  // a step that a Loader decides was given
 };
 
-// The samples of all parts, one part after the other. Output and collate() are those of the first part.
+// The samples of all parts, one part after the other. Output and collate() are those of the first part. In a part's own
+// steps a sample keeps its index in that part, so a sample that mix() repeats in an epoch draws the same numbers; steps
+// after the join draw by the index in the whole.
 Pipeline concat(const std::vector<Pipeline>& parts);
 
 // A part of a mix, and how often it comes.

@@ -58,8 +58,7 @@ class ChunkCache {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(key);
     if (found == entries_.end()) return;
-    found->second.size = size;
-    total_ += size;
+    total_ += size - std::exchange(found->second.size, size);  // another thread may have counted it
     while (total_ > most_ && uses_.size() > 1) {
       const auto last = entries_.find(uses_.back());
       total_ -= last->second.size;

@@ -166,6 +166,8 @@ std::vector<std::byte> Hdf5Dataset::raw_row(std::int64_t row) const {
 }
 
 std::vector<std::byte> Hdf5Dataset::chunk(std::uint64_t number, const std::string& place) const {
+  if (row_bytes_ == 0 || chunk_rows_ > (std::uint64_t{1} << 40) / row_bytes_)
+    fail_damaged(place, fmt::format("a chunk of {} rows of {} bytes", chunk_rows_, row_bytes_), "at most 2^40 bytes");
   const std::uint64_t size = chunk_rows_ * row_bytes_;
   std::vector<hsize_t> offset(shape_.size() + 1, 0);
   offset[0] = number * chunk_rows_;
@@ -198,8 +200,11 @@ Hdf5Dataset::Row Hdf5Dataset::read(std::int64_t row, ChunkCache& cache, const st
               bytes};
   } else {
     if (way_ == Way::kContiguous) {
+      const std::uint64_t most = file_->bytes().size();
+      if (row_bytes_ > 0 && static_cast<std::uint64_t>(row) > most / row_bytes_)
+        fail_damaged(place, "the end of the file", fmt::format("row {} of {} bytes", row, row_bytes_));
       const std::uint64_t at = offset_ + static_cast<std::uint64_t>(row) * row_bytes_;
-      if (at > file_->bytes().size() || row_bytes_ > file_->bytes().size() - at)
+      if (at < offset_ || at > file_->bytes().size() || row_bytes_ > file_->bytes().size() - at)
         fail_damaged(place, "the end of the file", fmt::format("{} bytes at offset {}", row_bytes_, at));
       own.resize(row_bytes_);
       if (file_->bytes().read_at(at, own) != own.size())

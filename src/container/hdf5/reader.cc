@@ -99,8 +99,12 @@ class Hdf5Reader final : public Reader {
     const hssize_t rows = space ? H5Sget_simple_extent_npoints(space.get()) : -1;
     const std::string place = fmt::format("'{}', {}", file_.path(), name);
     if (!type || rows < 0) fail_damaged(place, hdf5_error_text(), "a dataset");
-    const std::uint64_t size = static_cast<std::uint64_t>(rows) * H5Tget_size(type.get());
-    if (size > file_.bytes().size()) fail_damaged(place, fmt::format("{} bytes", size), "no more than the file has");
+    const std::uint64_t element = H5Tget_size(type.get());
+    const std::uint64_t most = file_.bytes().size();
+    if (element == 0 || static_cast<std::uint64_t>(rows) > most / element) {
+      fail_damaged(place, fmt::format("{} elements of {} bytes", rows, element), "no more than the file has");
+    }
+    const std::uint64_t size = static_cast<std::uint64_t>(rows) * element;
     std::vector<std::byte> bytes(size);
     if (H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
       fail_damaged(place, hdf5_error_text(), "a dataset that can be read");

@@ -141,8 +141,13 @@ class LmdbReader final : public Reader {
   }
 
   std::int64_t count_of(const KeyPattern& pattern) const {
-    if (const auto said = pages_.find("num-samples"))
-      return label_of_text(said->value, fmt::format("'{}', num-samples", name_));
+    if (const auto said = pages_.find("num-samples")) {
+      const std::string place = fmt::format("'{}', num-samples", name_);
+      const std::int64_t count = label_of_text(said->value, place);
+      const auto most = static_cast<std::int64_t>(pages_.entries());
+      if (count < 1 || count > most) fail_damaged(place, std::to_string(count), fmt::format("1..{}", most));
+      return count;
+    }
     std::int64_t there = 0;  // the last that is known to be there
     std::int64_t missing = 1;
     while (pages_.find(pattern.key(first_ + missing))) {

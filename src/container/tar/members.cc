@@ -257,6 +257,7 @@ std::optional<TarIndex> parse_tar_index(std::string_view text, std::uint64_t fil
   std::uint64_t before = 0;
   while (!text.empty()) {
     std::string_view rest = line();
+    if (rest.empty()) return std::nullopt;  // a sample has a file
     index.firsts.push_back(index.files.size());
     const auto word = [&rest] {
       const auto end = std::min(rest.find(' '), rest.size());

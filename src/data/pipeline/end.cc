@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <numeric>
@@ -23,7 +24,12 @@ at::Tensor TensorPool::take(at::IntArrayRef sizes, c10::ScalarType type) {
     const bool is_free = one.use_count() == 1 && one.storage().use_count() == 1;
     if (is_free && one.sizes() == sizes && one.scalar_type() == type) return one;
   }
-  if (tensors_.size() >= kMost) tensors_.erase(tensors_.begin());
+  // A free tensor that does not fit belongs to batches of another shape. The oldest goes, unless there are few.
+  if (tensors_.size() >= kFew) {
+    const auto is_free = [](const at::Tensor& one) { return one.use_count() == 1 && one.storage().use_count() == 1; };
+    const auto oldest = std::find_if(tensors_.begin(), tensors_.end(), is_free);
+    tensors_.erase(oldest == tensors_.end() ? tensors_.begin() : oldest);
+  }
   tensors_.push_back(at::empty(sizes, type));
   return tensors_.back();
 }
@@ -146,10 +152,12 @@ class Rows : public BatchMaker {
       forms_ = forms;
       first_ = sample.where();
     } else if (forms != forms_) {
-      throw DataError(Report{.what = fmt::format("{} does not fit into a batch with {}", sample.where(), first_),
-                             .got = text_of(forms),
-                             .expected = text_of(forms_),
-                             .fix = "bring the samples to one shape (image::resize, center_crop), or give collate()"});
+      // No DataError: which sample comes first depends on threads, and data.max_bad must not leave out sound samples.
+      throw InvalidArgument(
+          Report{.what = fmt::format("{} does not fit into a batch with {}", sample.where(), first_),
+                 .got = text_of(forms),
+                 .expected = text_of(forms_),
+                 .fix = "bring the samples to one shape (image::resize, center_crop), or give collate()"});
     }
   }
 

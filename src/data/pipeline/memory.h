@@ -21,7 +21,7 @@ class TensorPool {
   at::Tensor take(at::IntArrayRef sizes, c10::ScalarType type);
 
  private:
-  static constexpr std::size_t kMost = 64;  // tensors that are kept
+  static constexpr std::size_t kFew = 16;  // tensors that are kept
   std::mutex mutex_;
   std::vector<at::Tensor> tensors_;
 };

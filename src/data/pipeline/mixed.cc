@@ -102,6 +102,13 @@ void mix_pictures(float* own, float* partner, bool back, const PairMix& mix, con
   }
 }
 
+[[noreturn]] void refuse_shape(std::int64_t index) {
+  throw InvalidArgument(
+      Report{.what = fmt::format("sample {} has another shape than its partner in mix_pairs()", index),
+             .expected = "pictures of one size",
+             .fix = "add image::resize or random_resized_crop before mix_pairs()"});
+}
+
 // Rows of which pairs are mixed when all are made. A partner that is in no row is made beside its row.
 class Mixed : public BatchMaker {
  public:
@@ -143,6 +150,7 @@ class Mixed : public BatchMaker {
       target[k] = own_target[k];
       weight[k] = 1;
       if (Samples& other = outside_[row]; other.input.defined()) {
+        if (other.input.sizes().slice(1) != samples.input.sizes().slice(1)) refuse_shape(partners_[row]);
         mix_pictures(input + k * size, other.input.mutable_data_ptr<float>(), false, mix, plane);
         target[k] = other.target.const_data_ptr<std::int64_t>()[0];
         weight[k] = weight_of(mix, plane);

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "data/ahead.h"
 #include "data/checked.h"
+#include "data/loading/ahead.h"
+#include "reigen/base/error.h"
 #include "reigen/data/sampler.h"
 #include "train/model/device.h"
 #include "train/model/precision.h"
@@ -65,7 +66,7 @@ Figures Evaluation::run(const Over& over) {
           run_some(over, made.indices, made, true);
         } else if (gathers) {
           // Gathering is collective, so all ranks make the same number of forwards.
-          run_some(over, {0}, samples_of(over, {0}), false);
+          run_some(over, {0}, any_sample(over), false);
         }
       }
     }
@@ -87,6 +88,17 @@ bool Evaluation::hears_of_stop() {
 
 data::Samples Evaluation::samples_of(const Over& over, const std::vector<std::int64_t>& indices) {
   return data::checked(over.data.gather(indices), over.data, static_cast<std::int64_t>(indices.size()));
+}
+
+// The first sample that is whole.
+data::Samples Evaluation::any_sample(const Over& over) {
+  for (std::int64_t index = 0;; ++index) {
+    try {
+      return samples_of(over, {index});
+    } catch (const DataError&) {
+      if (over.max_bad == 0 || index + 1 == over.data.size()) throw;
+    }
+  }
 }
 
 // What the step logs counts for the terms of its samples.

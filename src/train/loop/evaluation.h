@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "data/bad_samples.h"
+#include "data/loading/bad_samples.h"
 #include "reigen/data/dataset.h"
 #include "reigen/data/sampler.h"
 #include "reigen/train/metrics.h"
@@ -42,6 +42,7 @@ class Evaluation {
   void run_in_stages(const Over& over, std::int64_t first, std::int64_t calls, const IndicesOf& indices_of);
   void take(const Over& over, const std::vector<std::int64_t>& indices, const data::Samples& samples, bool counts);
   data::Samples samples_of(const Over& over, const std::vector<std::int64_t>& indices);
+  data::Samples any_sample(const Over& over);
   std::int64_t calls(std::int64_t samples) const;
   bool hears_of_stop();
 

@@ -20,6 +20,7 @@ void take_own_optimizer(Run& run) {
     options.rule = rule;
   });
   run.own_rate = own->rate;
+  options.lr_scaling = "none";  // the task's rate is meant as it is
   const bool has_groups = !options.no_decay.empty() || !options.no_adapt.empty() || !options.lr_factors.empty();
   if (has_groups && !run.own_groups.empty()) {
     throw InvalidArgument(Report{.what = "the task has groups of parameters of its own (configure_optimizers)",

@@ -56,6 +56,12 @@ void RunData::open(const checkpoint::Checkpoint* found) {
   Config& config = run_.config;
   std::vector<std::string> notes;
   data::Meaning meaning;
+  if (config.data.max_bad > 0 && (config.mesh.tp > 1 || config.mesh.cp > 1 || config.mesh.pp > 1)) {
+    throw InvalidArgument(Report{.what = "data.max_bad with mesh.tp, mesh.cp or mesh.pp",
+                                 .got = std::to_string(config.data.max_bad),
+                                 .expected = "0: ranks that compute on the same samples must leave out the same",
+                                 .fix = "mend the data (reigen data verify names what is damaged), or leave it out"});
+  }
   prepare();
   together(run_.world, "training data", [&] {
     data::LoaderOptions choice{.shuffle = shuffle_of(config),

@@ -28,12 +28,13 @@ namespace {
 // shards is a pattern: train-*-of-00064, train-*.tar.
 std::optional<fs::path> part_in(const fs::path& folder, const std::vector<std::string>& names) {
   std::vector<fs::path> entries;
-  for (const auto& entry : fs::directory_iterator(folder)) entries.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".idx") entries.push_back(entry.path());  // an index lies beside its container
+  }
   std::sort(entries.begin(), entries.end());
   for (const std::string& name : names) {
     for (const fs::path& entry : entries) {
       const std::string file = entry.filename().string();
-      if (file.ends_with(".idx")) continue;  // an index beside its container
       if (file == name || file.starts_with(name + ".")) return entry;
     }
     for (const fs::path& entry : entries) {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "data/checked.h"
+#include "data/loading/global_batch.h"
 #include "parallel/check/difference.h"
 #include "reigen/base/error.h"
 #include "reigen/optim/clip.h"
@@ -194,8 +195,9 @@ void SideBySide::Alone::train_alone(const data::Batch& batch) {
   samples = batch.global_count;
   const data::DatasetPtr training = run.data_module.training();
   const data::Pass pass{.seed = static_cast<std::uint64_t>(run.config.train.seed), .epoch = batch.epoch};
-  const data::Samples all =
-      samples_on(run.device, data::checked(training->gather_in(pass, indices), *training, samples));
+  const data::Samples all = samples_on(
+      run.device, data::checked(data::global_batch(*training, pass, indices, batch.position - batch.global_count),
+                                *training, samples));
   in_process.begin();
   try {
     in_own_thread(run.device, [&] {

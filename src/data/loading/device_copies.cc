@@ -1,4 +1,4 @@
-#include "data/device_copies.h"
+#include "data/loading/device_copies.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>

@@ -1,4 +1,4 @@
-#include "data/ahead.h"
+#include "data/loading/ahead.h"
 
 #include <algorithm>
 #include <memory>

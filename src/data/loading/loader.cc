@@ -11,9 +11,9 @@
 
 #include "base/check.h"
 #include "data/checked.h"
-#include "data/device_copies.h"
-#include "data/prefetcher.h"
-#include "data/samples_in_making.h"
+#include "data/loading/device_copies.h"
+#include "data/loading/prefetcher.h"
+#include "data/loading/samples_in_making.h"
 #include "reigen/base/error.h"
 #include "reigen/data/sampler.h"
 
@@ -187,7 +187,11 @@ class Loader::Making : public BatchInMaking {
     for (std::int64_t next = 1;; ++next) {
       const std::int64_t index = (stands_in_ + next) % size;
       try {
-        return checked(state_.data->gather_in(pass_, std::span(&index, 1)), *state_.data, 1);
+        const auto maker = state_.data->batch_in({.pass = pass_, .indices = {index}, .partners = {-1}});
+        if (!maker) return checked(state_.data->gather_in(pass_, std::span(&index, 1)), *state_.data, 1);
+        maker->make(0);
+        const std::size_t row = 0;
+        return checked(maker->finish(std::span(&row, 1)), *state_.data, 1);
       } catch (const DataError&) {
         if (next >= size) throw;
       }

@@ -1,4 +1,4 @@
-#include "data/bad_samples.h"
+#include "data/loading/bad_samples.h"
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>

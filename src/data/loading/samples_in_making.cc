@@ -1,4 +1,4 @@
-#include "data/samples_in_making.h"
+#include "data/loading/samples_in_making.h"
 
 #include <utility>
 

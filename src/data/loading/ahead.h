@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "data/prefetcher.h"
-#include "data/samples_in_making.h"
+#include "data/loading/prefetcher.h"
+#include "data/loading/samples_in_making.h"
 #include "reigen/data/dataset.h"
 
 namespace reigen::data {

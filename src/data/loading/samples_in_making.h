@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/bad_samples.h"
+#include "data/loading/bad_samples.h"
 #include "reigen/data/dataset.h"
 
 namespace reigen::data {

@@ -1,4 +1,4 @@
-#include "data/prefetcher.h"
+#include "data/loading/prefetcher.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
