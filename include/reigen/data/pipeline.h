@@ -124,7 +124,6 @@ class Pipeline {
   Sample sample(std::int64_t index, const Pass& pass = {}) const;
 
  private:
-  friend Pipeline concat(const std::vector<Pipeline>& parts);
   friend struct PipelineAccess;
   explicit Pipeline(std::shared_ptr<const SampleSource> source);
   Pipeline with(std::shared_ptr<const SampleSource> source) const;

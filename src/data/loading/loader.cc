@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "data/checked.h"
 #include "data/loading/device_copies.h"
+#include "data/loading/global_batch.h"
 #include "data/loading/prefetcher.h"
 #include "data/loading/samples_in_making.h"
 #include "reigen/base/error.h"
@@ -174,8 +175,7 @@ class Loader::Making : public BatchInMaking {
                    .begin = has_samples_ ? own.begin - first : 0,
                    .epoch_begin = first};
     for (std::size_t row = 0; row < rows.indices.size(); ++row) {
-      const std::int64_t at = rows.begin + static_cast<std::int64_t>(row);
-      const std::int64_t partner = at % 2 == 0 ? at + 1 : at - 1;
+      const std::int64_t partner = partner_of(rows.begin + static_cast<std::int64_t>(row));
       rows.partners.push_back(partner < batch_.global_count ? order[first + partner] : -1);
     }
     return rows;
@@ -188,10 +188,8 @@ class Loader::Making : public BatchInMaking {
       const std::int64_t index = (stands_in_ + next) % size;
       try {
         const auto maker = state_.data->batch_in({.pass = pass_, .indices = {index}, .partners = {-1}});
-        if (!maker) return checked(state_.data->gather_in(pass_, std::span(&index, 1)), *state_.data, 1);
-        maker->make(0);
-        const std::size_t row = 0;
-        return checked(maker->finish(std::span(&row, 1)), *state_.data, 1);
+        return checked(maker ? made_alone(*maker, 1) : state_.data->gather_in(pass_, std::span(&index, 1)),
+                       *state_.data, 1);
       } catch (const DataError&) {
         if (next >= size) throw;
       }

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "data/loading/global_batch.h"
 #include "data/pipeline/memory.h"
 #include "data/pipeline/mixed.h"
 #include "data/pipeline/source.h"
@@ -19,14 +19,13 @@ namespace reigen::data {
 
 at::Tensor TensorPool::take(at::IntArrayRef sizes, c10::ScalarType type) {
   const std::lock_guard lock(mutex_);
+  // A view or an autograd graph holds the storage, so its count shows them.
+  const auto is_free = [](const at::Tensor& one) { return one.use_count() == 1 && one.storage().use_count() == 1; };
   for (const at::Tensor& one : tensors_) {
-    // A view or an autograd graph holds the storage, so its count shows them.
-    const bool is_free = one.use_count() == 1 && one.storage().use_count() == 1;
-    if (is_free && one.sizes() == sizes && one.scalar_type() == type) return one;
+    if (is_free(one) && one.sizes() == sizes && one.scalar_type() == type) return one;
   }
   // A free tensor that does not fit belongs to batches of another shape. The oldest goes, unless there are few.
   if (tensors_.size() >= kFew) {
-    const auto is_free = [](const at::Tensor& one) { return one.use_count() == 1 && one.storage().use_count() == 1; };
     const auto oldest = std::find_if(tensors_.begin(), tensors_.end(), is_free);
     tensors_.erase(oldest == tensors_.end() ? tensors_.begin() : oldest);
   }
@@ -221,20 +220,15 @@ class End : public Dataset {
 
   std::unique_ptr<BatchMaker> batch_in(BatchRows rows) const override {
     if (options_.collate) return std::make_unique<Collated>(from_, memory_, options_, std::move(rows));
-    const std::vector<std::int64_t> partners = rows.partners;
-    const MixAt at{.pass = rows.pass, .begin = rows.begin, .epoch_begin = rows.epoch_begin};
-    auto plain = std::make_unique<Rows>(from_, memory_, options_.output, std::move(rows));
-    if (!options_.mixing || partners.empty()) return plain;
-    return mixed(std::move(plain), *options_.mixing, at, partners,
+    auto plain = std::make_unique<Rows>(from_, memory_, options_.output, rows);
+    if (!options_.mixing || rows.partners.empty()) return plain;
+    return mixed(std::move(plain), *options_.mixing, std::move(rows),
                  [this](const Pass& pass, std::int64_t index) { return gather_in(pass, std::span(&index, 1)); });
   }
 
   Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const override {
     const auto maker = batch_in({.pass = pass, .indices = {indices.begin(), indices.end()}});
-    std::vector<std::size_t> rows(indices.size());
-    std::iota(rows.begin(), rows.end(), std::size_t{0});
-    for (const std::size_t row : rows) maker->make(row);
-    return maker->finish(rows);
+    return made_alone(*maker, indices.size());
   }
 
   Samples gather(std::span<const std::int64_t> indices) const override { return gather_in({}, indices); }

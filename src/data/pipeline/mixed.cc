@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "data/loading/global_batch.h"
 #include "reigen/base/error.h"
 #include "reigen/base/random.h"
 
@@ -112,27 +113,25 @@ void mix_pictures(float* own, float* partner, bool back, const PairMix& mix, con
 // Rows of which pairs are mixed when all are made. A partner that is in no row is made beside its row.
 class Mixed : public BatchMaker {
  public:
-  Mixed(std::unique_ptr<BatchMaker> rows, const Mixing& mixing, const MixAt& at, std::vector<std::int64_t> partners,
-        One one)
-      : rows_(std::move(rows)),
+  Mixed(std::unique_ptr<BatchMaker> maker, const Mixing& mixing, BatchRows at, One one)
+      : maker_(std::move(maker)),
         mixing_(mixing),
-        at_(at),
-        partners_(std::move(partners)),
+        at_(std::move(at)),
         one_(std::move(one)),
-        outside_(partners_.size()) {}
+        outside_(at_.indices.size()) {}
 
   void make(std::size_t row) override {
-    rows_->make(row);
-    if (partners_[row] < 0 || partner_row(row)) return;
+    maker_->make(row);
+    if (at_.partners[row] < 0 || partner_row(row)) return;
     try {
-      outside_[row] = one_(at_.pass, partners_[row]);
+      outside_[row] = one_(at_.pass, at_.partners[row]);
     } catch (const DataError&) {
       // The rank whose sample it is tells of the damage. Without a partner the sample stays as it is.
     }
   }
 
   Samples finish(std::span<const std::size_t> rows) override {
-    Samples samples = rows_->finish(rows);
+    Samples samples = maker_->finish(rows);
     const auto count = static_cast<std::int64_t>(rows.size());
     const Plane plane = plane_of(samples.input);
     REIGEN_CHECK(samples.target.defined() && samples.target.scalar_type() == c10::kLong && samples.target.dim() == 1,
@@ -150,7 +149,7 @@ class Mixed : public BatchMaker {
       target[k] = own_target[k];
       weight[k] = 1;
       if (Samples& other = outside_[row]; other.input.defined()) {
-        if (other.input.sizes().slice(1) != samples.input.sizes().slice(1)) refuse_shape(partners_[row]);
+        if (other.input.sizes().slice(1) != samples.input.sizes().slice(1)) refuse_shape(at_.partners[row]);
         mix_pictures(input + k * size, other.input.mutable_data_ptr<float>(), false, mix, plane);
         target[k] = other.target.const_data_ptr<std::int64_t>()[0];
         weight[k] = weight_of(mix, plane);
@@ -173,16 +172,15 @@ class Mixed : public BatchMaker {
   std::int64_t pair_of(std::size_t row) const { return at_.epoch_begin + position_of(row) / 2 * 2; }
   // The row of the partner, if it is one of these rows.
   std::optional<std::size_t> partner_row(std::size_t row) const {
-    const std::int64_t position = position_of(row);
-    const std::int64_t other = (position % 2 == 0 ? position + 1 : position - 1) - at_.begin;
-    if (partners_[row] < 0 || other < 0 || other >= static_cast<std::int64_t>(partners_.size())) return std::nullopt;
+    const std::int64_t other = partner_of(position_of(row)) - at_.begin;
+    if (at_.partners[row] < 0 || other < 0 || other >= static_cast<std::int64_t>(at_.partners.size()))
+      return std::nullopt;
     return static_cast<std::size_t>(other);
   }
 
-  std::unique_ptr<BatchMaker> rows_;
+  std::unique_ptr<BatchMaker> maker_;
   const Mixing mixing_;
-  const MixAt at_;
-  const std::vector<std::int64_t> partners_;
+  const BatchRows at_;
   const One one_;
   std::vector<Samples> outside_;  // the partner of a row, if it is in no row
 };
@@ -206,9 +204,8 @@ PairMix pair_mix(const Mixing& mixing, const Pass& pass, std::int64_t pair) {
   return mix;
 }
 
-std::unique_ptr<BatchMaker> mixed(std::unique_ptr<BatchMaker> rows, const Mixing& mixing, const MixAt& at,
-                                  std::vector<std::int64_t> partners, One one) {
-  return std::make_unique<Mixed>(std::move(rows), mixing, at, std::move(partners), std::move(one));
+std::unique_ptr<BatchMaker> mixed(std::unique_ptr<BatchMaker> maker, const Mixing& mixing, BatchRows at, One one) {
+  return std::make_unique<Mixed>(std::move(maker), mixing, std::move(at), std::move(one));
 }
 
 }  // namespace reigen::data

@@ -5,18 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "reigen/data/dataset.h"
 #include "reigen/data/pipeline.h"
 
 namespace reigen::data {
-
-struct MixAt {
-  Pass pass = {};
-  std::int64_t begin = 0;        // position of the first row in the global batch
-  std::int64_t epoch_begin = 0;  // position of the global batch in the epoch
-};
 
 // How a pair is mixed.
 struct PairMix {
@@ -29,7 +22,7 @@ PairMix pair_mix(const Mixing& mixing, const Pass& pass, std::int64_t pair);
 // A sample that is not in the rows, as a batch of one.
 using One = std::function<Samples(const Pass& pass, std::int64_t index)>;
 
-std::unique_ptr<BatchMaker> mixed(std::unique_ptr<BatchMaker> rows, const Mixing& mixing, const MixAt& at,
-                                  std::vector<std::int64_t> partners, One one);
+// `maker` makes the rows `at`.
+std::unique_ptr<BatchMaker> mixed(std::unique_ptr<BatchMaker> maker, const Mixing& mixing, BatchRows at, One one);
 
 }  // namespace reigen::data
