@@ -23,20 +23,23 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
+// A grey picture of 40 x 48 pixels.
+void write_picture(const fs::path& path, int grey) {
+  image::Picture picture{.width = 40, .height = 48};
+  picture.pixels.assign(3 * 40 * 48, static_cast<std::uint8_t>(grey));
+  const auto bytes = image::encode_jpeg(picture, 95);
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
 class PictureDataTest : public ::testing::Test {
  protected:
   fs::path at(const std::string& name) const { return folder_.path() / name; }
   // `count` grey pictures in `classes` folders; picture i has the value 10 i.
   void make(const fs::path& path, int count, int classes) const {
     for (int i = 0; i < count; ++i) {
-      const image::Picture picture{.width = 40,
-                                   .height = 48,
-                                   .pixels = std::vector<std::uint8_t>(3 * 40 * 48, static_cast<std::uint8_t>(10 * i))};
-      const auto bytes = image::encode_jpeg(picture, 95);
-      const fs::path file = path / fmt::format("class{}", i * classes / count) / fmt::format("{:02}.jpg", i);
-      fs::create_directories(file.parent_path());
-      std::ofstream(file, std::ios::binary)
-          .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+      write_picture(path / fmt::format("class{}", i * classes / count) / fmt::format("{:02}.jpg", i), 10 * i);
     }
   }
   void pack(const fs::path& from, const fs::path& to, int shards = 1) const {
@@ -107,15 +110,6 @@ TEST_F(PictureDataTest, RefusesWhatDoesNotFitTogether) {
   EXPECT_THAT([&] { few.training()->gather(std::vector<std::int64_t>{3}); },
               ThrowsMessage<DataError>(
                   AllOf(HasSubstr("sample 3"), HasSubstr("is outside of the classes"), HasSubstr("expected: 0..2"))));
-}
-
-void write_picture(const fs::path& path, int grey) {
-  image::Picture picture{.width = 40, .height = 36};
-  picture.pixels.assign(3 * 40 * 36, static_cast<std::uint8_t>(grey));
-  const auto bytes = image::encode_jpeg(picture, 90);
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
 void pack(const fs::path& source, const fs::path& target, const fs::path& labels = {}) {
