@@ -1,10 +1,12 @@
 #include "reigen/train/gemm_peak.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "tensor/calls.h"
@@ -12,10 +14,20 @@
 
 namespace reigen::train {
 
+namespace {
+
+// On a CPU a product of this size is nearly as fast as a larger one, and takes some milliseconds. More threads need
+// more rows.
+std::int64_t size_for(const at::Device& device) {
+  return device.is_cpu() ? std::llround(512 * std::sqrt(at::get_num_threads())) : 8192;
+}
+
+}  // namespace
+
 double measure_gemm_peak(const Communicator& world, const at::Device& device, at::ScalarType type) {
   constexpr int kRounds = 5;  // the first warms up; of the others the fastest counts
   const at::NoGradGuard no_grad;
-  const std::int64_t size = device.is_cpu() ? 1024 : 8192;
+  const std::int64_t size = size_for(device);
   at::Tensor a, b, product;
   std::int32_t has_memory = 1;
   try {
