@@ -1,5 +1,6 @@
 #include "reigen/train/picture_data.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +14,9 @@
 #include "reigen/container/container.h"
 #include "reigen/container/pack.h"
 #include "reigen/container/writer.h"
+#include "reigen/image/draft.h"
 #include "reigen/image/encode.h"
+#include "reigen/train/resnet18_task.h"
 
 namespace reigen::train {
 namespace {
@@ -52,6 +55,43 @@ class PictureDataTest : public ::testing::Test {
  private:
   tests::TemporaryFolder folder_;
 };
+
+// Small pictures of a container are those of folders: the same values without changes at random.
+TEST_F(PictureDataTest, SmallPicturesOfContainersAreThoseOfFolders) {
+  make(at("a/train"), 12, 3);
+  make(at("a/test"), 6, 3);
+  fs::create_directories(at("tar"));
+  pack(at("a/train"), at("tar/train.tar"));
+  pack(at("a/test"), at("tar/test.tar"), 2);
+  EXPECT_FALSE(PictureData::has_containers(at("a")));
+  EXPECT_FALSE(PictureData::has_containers(at("a/train")));
+  EXPECT_FALSE(PictureData::has_containers(at("nowhere")));
+  EXPECT_TRUE(PictureData::has_containers(at("tar")));
+  EXPECT_TRUE(PictureData::has_containers(at("tar/train.tar")));
+  EXPECT_TRUE(PictureData::has_containers(at("tar/test.tar"))) << "a folder of shards";
+  ResNet18Task folders({.path = at("a").string()});
+  ResNet18Task containers({.path = at("tar").string()});
+  EXPECT_EQ(containers.training()->size(), 12);
+  EXPECT_EQ(containers.module().forward(at::zeros({1, 3, 32, 32})).size(1), 3);
+  const std::vector<std::int64_t> all = {0, 1, 2, 3, 4, 5};
+  const data::Samples expected = folders.validation()->gather(all);
+  const data::Samples got = containers.validation()->gather(all);
+  EXPECT_TRUE(at::equal(got.target, expected.target));
+  EXPECT_EQ(got.input.sizes(), expected.input.sizes());
+  EXPECT_LE((got.input - expected.input).abs().max().item<double>(), 1e-6);
+  // Training pads with black: a pixel at the edge has the value of a black one or that of the picture.
+  const double black = -image::kCifar10Mean[0] / image::kCifar10Deviation[0];
+  const data::Samples changed = containers.training()->gather_in({.seed = 1, .epoch = 0}, all);
+  const data::Samples whole = folders.training()->gather(all);
+  bool has_border = false;
+  for (std::int64_t i = 0; i < 6; ++i) {
+    const at::Tensor red = changed.input[i][0];
+    const double inside = whole.input[i][0][16][16].item<double>();
+    EXPECT_TRUE(at::logical_or((red - black).abs() < 1e-5, (red - inside).abs() < 1e-5).all().item<bool>()) << i;
+    has_border |= ((red - black).abs() < 1e-5).any().item<bool>() && i > 0;  // picture 0 is black
+  }
+  EXPECT_TRUE(has_border);
+}
 
 TEST_F(PictureDataTest, FindsTrainingAndValidationInEveryForm) {
   make(at("a/train"), 12, 3);

@@ -37,6 +37,8 @@ enum class Layout {
 // Mean and deviation of ImageNet's training pictures, as in torchvision.
 inline constexpr std::array<double, 3> kImageNetMean = {0.485, 0.456, 0.406};
 inline constexpr std::array<double, 3> kImageNetDeviation = {0.229, 0.224, 0.225};
+inline constexpr std::array<double, 3> kCifar10Mean = {0.4914, 0.4822, 0.4465};
+inline constexpr std::array<double, 3> kCifar10Deviation = {0.2470, 0.2435, 0.2616};
 
 // Floats are (pixel / 255 - mean) / deviation for each colour. Each of the three operations rounds to fp32, as
 // torchvision's ToTensor and Normalize do. bf16 is the nearest to this, ties to even. kU8 gives the pixels themselves.

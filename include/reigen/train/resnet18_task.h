@@ -13,12 +13,14 @@
 
 #include "reigen/models/resnet18.h"
 #include "reigen/train/data_module.h"
+#include "reigen/train/picture_data.h"
 #include "reigen/train/task.h"
 
 namespace reigen::train {
 
 struct ResNet18TaskOptions {
-  std::string path = {};               // folder for data::image_folder; if empty, pictures are drawn (data/pictures.h)
+  // A folder for data::image_folder, or containers for PictureData; if empty, pictures are drawn (data/pictures.h).
+  std::string path = {};
   c10::ScalarType type = c10::kFloat;  // type of weights and inputs: kFloat or kDouble
   bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
   std::int64_t width = 64;             // `width` and `norm_batch` are as in models::ResNet18Options
@@ -33,7 +35,7 @@ class ResNet18Task final : public Task, public DataModule {
   models::ResNet18& module() override;  // throws as training()
   std::vector<nn::Unit> units() override { return module().units(); }
   void initialize(std::uint64_t seed) override { module().initialize(seed); }
-  data::DatasetPtr training() override;  // throws as data::image_folder
+  data::DatasetPtr training() override;  // throws as data::image_folder and data::open
   data::DatasetPtr validation() override;
   std::string kind_of_samples() const override;
   at::Tensor training_step(const data::Samples& batch) override;
@@ -42,8 +44,9 @@ class ResNet18Task final : public Task, public DataModule {
 
  private:
   ResNet18TaskOptions options_;
-  std::int64_t classes_ = 0;  // number of classes; set when the training data are opened
-  std::string taken_;         // the files that were taken from the folder, as text; set together with classes_
+  std::int64_t classes_ = 0;             // number of classes; set when the training data are opened
+  std::unique_ptr<PictureData> stored_;  // set if the data are in containers
+  std::string taken_;  // the files that were taken from the folder, as text; set together with classes_
   std::unique_ptr<models::ResNet18> model_;
   data::DatasetPtr training_;
   data::DatasetPtr validation_;

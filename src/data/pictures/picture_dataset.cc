@@ -7,14 +7,12 @@
 
 #include "base/check.h"
 #include "data/random_stream.h"
+#include "reigen/image/draft.h"
 
 namespace reigen::data {
 
 namespace {
 
-// Mean and deviation of CIFAR-10's training images, for red, green, blue.
-constexpr double kMean[3] = {0.4914, 0.4822, 0.4465};
-constexpr double kDeviation[3] = {0.2470, 0.2435, 0.2616};
 constexpr int kPad = 4;
 
 // Every operation rounds to T, as `(x.to(T) / 255 - mean) / std` does on tensors, so the bits are the same.
@@ -23,7 +21,8 @@ std::array<std::array<T, 256>, 3> normalised() {
   std::array<std::array<T, 256>, 3> tables{};
   for (std::size_t c = 0; c < 3; ++c) {
     for (std::size_t i = 0; i < 256; ++i) {
-      tables[c][i] = (static_cast<T>(i) / T{255} - static_cast<T>(kMean[c])) / static_cast<T>(kDeviation[c]);
+      tables[c][i] = (static_cast<T>(i) / T{255} - static_cast<T>(image::kCifar10Mean[c])) /
+                     static_cast<T>(image::kCifar10Deviation[c]);
     }
   }
   return tables;

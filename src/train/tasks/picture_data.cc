@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,15 +26,20 @@ struct PictureData::Parts {
 
 namespace {
 
+constexpr std::string_view kTrainingNames[] = {"train", "training"};
+constexpr std::string_view kEndings[] = {".lmdb", ".mdb", ".h5", ".hdf5", ".tfrecord", ".tar"};
+constexpr std::string_view kValidationNames[] = {"val", "valid", "validation", "test", "testing"};
+
 // The entry of the folder whose name, without its ending, is one of `names`; an earlier name is preferred. A set of
 // shards is a pattern: train-*-of-00064, train-*.tar.
-std::optional<fs::path> part_in(const fs::path& folder, const std::vector<std::string>& names) {
+std::optional<fs::path> part_in(const fs::path& folder, std::span<const std::string_view> names) {
   std::vector<fs::path> entries;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".idx") entries.push_back(entry.path());  // an index lies beside its container
   }
   std::sort(entries.begin(), entries.end());
-  for (const std::string& name : names) {
+  for (const std::string_view one : names) {
+    const std::string name(one);
     for (const fs::path& entry : entries) {
       const std::string file = entry.filename().string();
       if (file == name || file.starts_with(name + ".")) return entry;
@@ -85,9 +92,31 @@ data::Step checks_classes(std::int64_t classes) {
   };
 }
 
-// Hardly less than the whole picture, as torchvision's evaluation sees it: of 256 pixels the middle 224.
-data::Pipeline seen_whole(const data::Pipeline& pictures, int size) {
-  return pictures.map(image::resize_shorter(size * 256 / 224)).map(image::center_crop(size));
+// Of ImageNet's photos hardly less than the whole, as torchvision's evaluation sees it: of 256 pixels the middle 224.
+data::Pipeline seen_whole(const data::Pipeline& pictures, const PictureDataOptions& options) {
+  const auto size = static_cast<int>(options.size);
+  if (options.style == PictureStyle::kImageNet)
+    return pictures.map(image::resize_shorter(size * 256 / 224)).map(image::center_crop(size));
+  return pictures.map(image::resize_shorter(size))
+      .map(image::center_crop(size))
+      .output({.mean = image::kCifar10Mean, .deviation = image::kCifar10Deviation});
+}
+
+data::Pipeline changed_at_random(const data::Pipeline& pictures, const PictureDataOptions& options) {
+  const auto size = static_cast<int>(options.size);
+  if (options.style == PictureStyle::kImageNet)
+    return pictures.map(image::random_resized_crop(size)).map(image::random_flip());
+  return seen_whole(pictures, options).map(image::pad_and_crop(size, size / 8)).map(image::random_flip());
+}
+
+// Whether it is a file, or a folder in which the files of containers lie.
+bool has_container_files(const fs::path& path) {
+  if (!fs::is_directory(path)) return true;
+  return std::any_of(fs::directory_iterator(path), fs::directory_iterator(), [](const auto& entry) {
+    const std::string name = entry.path().filename().string();
+    return name.find("-of-") != std::string::npos ||
+           std::any_of(std::begin(kEndings), std::end(kEndings), [&](auto ending) { return name.ends_with(ending); });
+  });
 }
 
 }  // namespace
@@ -101,8 +130,8 @@ const PictureData::Parts& PictureData::parts() {
     both.emplace(data::drawn_photos({}), data::drawn_photos({.split = data::Split::kTest}));
   } else {
     std::error_code none;
-    const auto training = fs::is_directory(path, none) ? part_in(path, {"train", "training"}) : std::nullopt;
-    const auto validation = training ? part_in(path, {"val", "valid", "validation", "test", "testing"}) : std::nullopt;
+    const auto training = fs::is_directory(path, none) ? part_in(path, kTrainingNames) : std::nullopt;
+    const auto validation = training ? part_in(path, kValidationNames) : std::nullopt;
     if (training && validation) {
       both.emplace(data::open(*training, opens), data::open(*validation, opens));
     } else if (training) {
@@ -136,17 +165,20 @@ std::int64_t PictureData::classes() {
 }
 
 data::DatasetPtr PictureData::training() {
-  const auto size = static_cast<int>(options_.size);
-  if (!options_.augment) return seen_whole(parts().training, size).map(checks_classes(classes()));
-  return parts()
-      .training.map(image::random_resized_crop(size))
-      .map(image::random_flip())
-      .map(checks_classes(classes()))
-      .mix_pairs(options_.mixing);
+  if (!options_.augment) return seen_whole(parts().training, options_).map(checks_classes(classes()));
+  return changed_at_random(parts().training, options_).map(checks_classes(classes())).mix_pairs(options_.mixing);
 }
 
 data::DatasetPtr PictureData::validation() {
-  return seen_whole(parts().validation, static_cast<int>(options_.size)).map(checks_classes(classes()));
+  return seen_whole(parts().validation, options_).map(checks_classes(classes()));
+}
+
+bool PictureData::has_containers(const fs::path& path) {
+  std::error_code none;
+  if (path.empty() || !fs::exists(path, none)) return false;
+  if (has_container_files(path)) return true;
+  const auto training = part_in(path, kTrainingNames);
+  return training && has_container_files(*training);
 }
 
 std::string PictureData::kind_of_samples() const {

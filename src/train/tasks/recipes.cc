@@ -92,7 +92,8 @@ Recipe resnet18() {
           .summary = "ResNet-18 on small colour pictures in classes, from folders or drawn",
           .data =
               "a folder with train/ and test/ (or val/), or without: one folder a class,\n"
-              "  of JPEG and PNG files; without it: pictures that the program draws",
+              "  of JPEG and PNG files; or with containers train.* and test.*;\n"
+              "  without it: pictures that the program draws",
           .defaults = class_defaults(
               {.epochs = 5, .warmup_steps = 500},
               {{"width", 64, "channels of the first stage"},
