@@ -18,13 +18,12 @@
 # trains on their CPUs.
 set -euo pipefail
 : "${REIGEN_DATA_PATH=imagenet}"
-: "${REIGEN_DATA_WORKERS=$((SLURM_CPUS_PER_TASK > 1 ? SLURM_CPUS_PER_TASK - 1 : 1))}" # threads of a rank that decode photos
 : "${REIGEN_RUN_PRESET=goyal}" # 90 epochs; the rate grows with the batch
 : "${REIGEN_TRAIN_GLOBAL_BATCH=$((128 * SLURM_NNODES * SLURM_NTASKS_PER_NODE))}" # 128 photos a rank: 8192 on 64 GPUs
 : "${REIGEN_TRAIN_DEVICE=auto}"
 : "${REIGEN_CHECKPOINT_EVERY=1 epoch}"
 : "${REIGEN_RUN_DIR=runs/$SLURM_JOB_NAME-$SLURM_JOB_ID}"
-export REIGEN_DATA_PATH REIGEN_DATA_WORKERS REIGEN_RUN_PRESET REIGEN_TRAIN_GLOBAL_BATCH REIGEN_TRAIN_DEVICE
+export REIGEN_DATA_PATH REIGEN_RUN_PRESET REIGEN_TRAIN_GLOBAL_BATCH REIGEN_TRAIN_DEVICE
 export REIGEN_CHECKPOINT_EVERY REIGEN_RUN_DIR
 
 # srun does not take the number of cores of a task from sbatch by itself.

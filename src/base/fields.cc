@@ -46,12 +46,16 @@ struct FromText {
   template <class Number>
   requires std::is_arithmetic_v<Number>
   bool operator()(Number* value) const {
-    std::optional<Number> number;
-    if ((*this)(&number)) *value = *number;
+    const auto number = number_in<Number>(field.range, text);
+    if (number) *value = *number;
     return number.has_value();
   }
   template <class Number>
   bool operator()(std::optional<Number>* value) const {
+    if (!field.empty_word.empty() && text == field.empty_word) {
+      value->reset();
+      return true;
+    }
     const auto number = number_in<Number>(field.range, text);
     if (number) *value = number;
     return number.has_value();
@@ -104,7 +108,7 @@ struct ToText {
   requires std::is_integral_v<Whole> std::string operator()(const Whole* value) const { return std::to_string(*value); }
   template <class Number>
   std::string operator()(const std::optional<Number>* value) const {
-    return value->has_value() ? (*this)(&**value) : "not set";
+    return value->has_value() ? (*this)(&**value) : field.empty_word;
   }
   std::string operator()(const std::string* value) const { return *value; }
   std::string operator()(const std::vector<Duration>* value) const {
@@ -147,6 +151,7 @@ bool Field::is_whole() const {
 }
 
 bool Field::is_unset() const {
+  if (!empty_word.empty()) return false;
   if (given != nullptr && !is_text() && !is_switch()) return !given->contains(key);
   return std::visit(
       [](auto member) {
@@ -176,7 +181,8 @@ std::string Field::expected() const {
   if (std::holds_alternative<std::vector<Duration>*>(value))
     return "steps or epochs in rising order, as \"1000, 2000\" or \"30 epochs, 60 epochs\"";
   if (is_text()) return "text";
-  std::string said = is_whole() ? "a whole number" : "a number";
+  std::string said = empty_word.empty() ? "" : empty_word + ", or ";
+  said += is_whole() ? "a whole number" : "a number";
   if (range.low > -Range::kNone) said += fmt::format(" {} {}", range.above_low ? "above" : "of at least", range.low);
   if (range.high < (is_whole() ? kLargestWhole : Range::kNone))
     said += fmt::format(" and {} {}", range.below_high ? "below" : "at most", range.high);

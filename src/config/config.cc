@@ -90,7 +90,10 @@ void add_preset(std::string& text, const Preset& preset) {
   }
 }
 
-std::string toml_value(const Field& field) { return field.is_text() ? quote_toml(field.text()) : field.text(); }
+std::string toml_value(const Field& field) {
+  const std::string text = field.text();
+  return field.is_text() || (!field.empty_word.empty() && text == field.empty_word) ? quote_toml(text) : text;
+}
 
 }  // namespace
 

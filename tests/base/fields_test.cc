@@ -20,6 +20,7 @@ struct Everything {
   int few = 1;
   std::int64_t many = 2;
   std::optional<std::int64_t> perhaps = {};
+  std::optional<std::int64_t> workers = {};
   std::uint64_t seed = 0;
   double share = 0.5;
   std::optional<double> rate = {};
@@ -34,6 +35,7 @@ void describe(Fields& fields, Everything& o) {
   fields.add("few", o.few, at_least(1).up_to(9), "");
   fields.add("many", o.many, at_least(0), "");
   fields.add("perhaps", o.perhaps, at_least(1), "");
+  fields.add("workers", o.workers, at_least(0).up_to(64), "").empty_word = "auto";
   fields.add("seed", o.seed, at_least(0), "");
   fields.add("share", o.share, above(0).up_to(1), "");
   fields.add("rate", o.rate, at_least(0).below(1), "");
@@ -83,6 +85,8 @@ TEST(FieldsOf, WhatIsOutOfRangeChangesNothing) {
                                                                    {"many", "9999999999999999999"},
                                                                    {"many", "9100000000000000"},
                                                                    {"perhaps", ""},
+                                                                   {"workers", "Auto"},
+                                                                   {"workers", "65"},
                                                                    {"seed", "-1"},
                                                                    {"share", "0"},
                                                                    {"share", "nan"},
@@ -122,6 +126,21 @@ TEST(FieldsOf, WhatARowTakesIsSaid) {
   EXPECT_EQ(row(fields, "rate").expected(), "a number of at least 0 and below 1");
   EXPECT_EQ(row(fields, "colour").expected(), "red, blue");
   EXPECT_EQ(row(fields, "perhaps").text(), "not set");
+  EXPECT_EQ(row(fields, "workers").expected(), "auto, or a whole number of at least 0 and at most 64");
+}
+
+TEST(FieldsOf, AnOptionalNumberMayHaveAWordForNone) {
+  Everything o;
+  Fields fields;
+  describe(fields, o);
+  const Field& workers = row(fields, "workers");
+  EXPECT_EQ(workers.text(), "auto");
+  EXPECT_FALSE(workers.is_unset());
+  ASSERT_TRUE(workers.set("0"));
+  EXPECT_EQ(o.workers, 0);
+  EXPECT_EQ(workers.text(), "0");
+  ASSERT_TRUE(workers.set("auto"));
+  EXPECT_EQ(o.workers, std::nullopt);
 }
 
 struct Walk {

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/loading/worker_need.h"
 #include "reigen/base/error.h"
 
 namespace reigen::data::loader_test {
@@ -341,6 +342,48 @@ TEST(Loader, WaitingIsMeasured) {
     }
     EXPECT_GT(loader.wait_seconds(), workers == 0 ? 0.0099 : 0.0);
   }
+}
+
+TEST(WorkerNeed, FollowsFromTheShareOfTheTimeThatTheLoopWaits) {
+  // The loop computes for `computes` ms and waits for `waits` ms, in each of the batches after the first.
+  const auto after = [](int batches, int computes, int waits, int workers, int most) {
+    WorkerNeed need(most);
+    auto now = WorkerNeed::Time{} + std::chrono::seconds(1);
+    workers = need.after(now - std::chrono::seconds(1), now, workers);  // the wait for the first does not count
+    for (int i = 1; i < batches; ++i) {
+      const auto asked = now + std::chrono::milliseconds(computes);
+      now = asked + std::chrono::milliseconds(waits);
+      workers = need.after(asked, now, workers);
+    }
+    return workers;
+  };
+  EXPECT_EQ(after(8, 0, 100, 1, 64), 1) << "too few batches to know";
+  EXPECT_EQ(after(9, 96, 4, 1, 64), 1) << "a little";
+  EXPECT_EQ(after(9, 94, 6, 1, 64), 2);
+  EXPECT_EQ(after(9, 50, 50, 1, 64), 2);
+  EXPECT_EQ(after(9, 75, 25, 6, 64), 8) << "six workers make a batch in 100 ms, and the loop takes 75 ms";
+  EXPECT_EQ(after(9, 1, 99, 4, 64), 8) << "at most the double at once";
+  EXPECT_EQ(after(17, 1, 99, 4, 64), 16);
+  EXPECT_EQ(after(999, 1, 99, 4, 7), 7);
+  EXPECT_EQ(after(999, 1, 99, 4, 0), 4) << "no more than at the beginning";
+}
+
+TEST(Loader, HasMoreWorkersWhileTheLoopWaits) {
+  const auto data = std::make_shared<Scripted>(200);
+  data->slow = std::chrono::milliseconds(3);
+  const Loader loader(data, {.batch_size = 1, .workers = 1, .most_workers = 5});
+  EXPECT_EQ(loader.workers(), 1);
+  std::int64_t seen = 0;
+  for (auto& batch : loader.epoch(0)) {
+    check_batch(batch, 1);
+    EXPECT_EQ(batch.indices, Indices{seen++});
+  }
+  EXPECT_EQ(seen, 200);
+  EXPECT_EQ(loader.workers(), 5);
+  data->slow = {};
+  auto second = loader.epoch(1);
+  EXPECT_NE(second.next(), nullptr);
+  EXPECT_EQ(loader.workers(), 5) << "an epoch begins with those of the one before";
 }
 
 TEST(Loader, BatchesStayGoodAfterTheLoop) {

@@ -64,6 +64,7 @@ struct Field {
   std::string meaning;  // the text for --help
   Range range = {};
   std::vector<std::string> choices = {};  // allowed values of a text or an enumeration; if empty, any text is allowed
+  std::string empty_word = {};            // the text of an optional number that has no value: "auto"
   bool may_differ = false;                // whether the value may differ between ranks
   bool own_section = false;               // whether the section is defined by the user's program, not by Reigen
 
@@ -90,9 +91,10 @@ struct Field {
   bool is_none() const;  // whether leaving the option out means the same as its value
 
   bool is_switch() const { return std::holds_alternative<bool*>(value); }
-  bool is_text() const;          // whether TOML writes the value in quotes
-  bool is_whole() const;         // whether the value is a whole number
-  bool is_unset() const;         // true for an optional without a value, or a number whose key is not in `given`
+  bool is_text() const;   // whether TOML writes the value in quotes
+  bool is_whole() const;  // whether the value is a whole number
+  bool is_unset()
+      const;  // true for an optional without a value and without empty_word, or a number whose key is not in `given`
   std::string text() const;      // the value as text; "not set" if is_unset()
   std::string expected() const;  // the values that are allowed: "a whole number of at least 1", "fp32, fp64"
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "reigen/base/fields.h"
@@ -14,7 +15,7 @@ struct DataConfig {
   std::string path = {};
   std::string tokenizer = {};
   std::string word_pattern = "auto";
-  std::int64_t workers = 1;
+  std::optional<std::int64_t> workers = {};  // not set: "auto"
   std::string dump_order = {};
   std::int64_t limit = 0;
   bool may_differ = false;
@@ -32,7 +33,10 @@ inline void describe(Fields& fields, DataConfig& o) {
     fields.add("word_pattern", o.word_pattern, {"auto", "gpt2", "cl100k", "o200k", "llama3"},
                "how a file of tiktoken divides a text into words; auto: chosen by its number of tokens");
   }
-  fields.add("workers", o.workers, at_least(0).up_to(64), "threads that prepare batches in advance; 0: none");
+  fields
+      .add("workers", o.workers, at_least(0).up_to(64),
+           "threads that prepare batches in advance; 0: none; auto: as many as training needs, up to the rank's cores")
+      .empty_word = "auto";
   fields.add("device_prefetch", o.device_prefetch, at_least(0).up_to(64),
              "batches that are copied to the GPU in advance, beside the computation; needs data.workers and memory");
   fields.add(

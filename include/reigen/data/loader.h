@@ -52,6 +52,7 @@ struct LoaderOptions {
   std::int64_t micro_batch = 0;  // most samples in one part of a rank's batch; 0 means that the batch is one part
   std::int64_t limit = 0;        // use only this many first samples of the dataset; 0 means all
   int workers = 1;               // threads that make samples; with 0, next() makes them on the caller's thread
+  int most_workers = 0;          // above `workers`: threads are added while next() waits for batches, at most this many
   int prefetch = 2;              // most batches that are made in advance; each of them takes memory
   // Batches lie in pinned memory, which a GPU copies while the host goes on (tensor.to(gpu, /*non_blocking=*/true)).
   // Needs a build of LibTorch for GPUs.
@@ -174,6 +175,9 @@ class Loader {
 
   // How long next() has waited for batches, over all epochs so far.
   double wait_seconds() const;
+  // The threads that make samples now: LoaderOptions::workers, or more up to most_workers. An epoch begins with the
+  // number of the one before.
+  int workers() const;
   // How many different samples were left out as damaged so far (LoaderOptions::max_bad).
   std::int64_t bad_samples() const;
 

@@ -13,7 +13,7 @@
 namespace reigen::data {
 
 struct AheadOptions {
-  int workers = 1;
+  Workers workers = {};
   int prefetch = 2;
 };
 

@@ -129,6 +129,7 @@ struct Loader::State {
   const std::optional<c10::Stream> copy_stream =
       options.device.is_cuda() ? std::optional(new_stream(options.device)) : std::nullopt;
   mutable std::atomic<std::int64_t> waited_ns{0};
+  mutable std::atomic<int> workers = options.workers;  // with which the next epoch begins
   mutable BadSamples bad;
 
  private:
@@ -207,7 +208,8 @@ class Loader::Making : public BatchInMaking {
 struct Epoch::Impl {
   Impl(std::shared_ptr<const Loader::State> loader, std::int64_t epoch, std::int64_t start)
       : state(std::move(loader)),
-        prefetcher(state->sampler.steps(start), state->options.workers, state->options.prefetch,
+        prefetcher(state->sampler.steps(start), {.now = state->workers, .most = state->options.most_workers},
+                   state->options.prefetch,
                    [own = state.get(), order = state->order(epoch), epoch, start](std::int64_t step) {
                      return std::make_unique<Loader::Making>(*own, *order, epoch, start, step);
                    }) {
@@ -247,6 +249,7 @@ Batch* Epoch::next() {
   impl_->current = impl_->copies ? impl_->next_on_device() : impl_->prefetcher.next();
   const auto waited = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
   impl_->state->waited_ns.fetch_add(waited.count(), std::memory_order_relaxed);
+  if (const int workers = impl_->prefetcher.workers(); workers > 0) impl_->state->workers = workers;
   return impl_->current ? &*impl_->current : nullptr;
 }
 
@@ -259,6 +262,8 @@ Loader::Loader(DatasetPtr data, const LoaderOptions& options, const Member& memb
                options.micro_batch);
   REIGEN_CHECK(options.max_bad >= 0, "max_bad must be at least 0, got {}", options.max_bad);
   REIGEN_CHECK(options.workers >= 0 && options.workers <= 1024, "workers must be in 0..1024, got {}", options.workers);
+  REIGEN_CHECK(options.most_workers >= 0 && options.most_workers <= 1024, "most_workers must be in 0..1024, got {}",
+               options.most_workers);
   REIGEN_CHECK(options.device_prefetch >= 0 && options.device_prefetch <= 1024,
                "device_prefetch must be in 0..1024, got {}", options.device_prefetch);
   REIGEN_CHECK(!options.device.is_cuda() || options.device.has_index(), "the loader's device {} has no index",
@@ -284,6 +289,8 @@ std::vector<std::int64_t> Loader::global_indices(const Batch& batch) const {
   for (std::int64_t p = batch.position - batch.global_count; p < batch.position; ++p) indices.push_back((*order)[p]);
   return indices;
 }
+
+int Loader::workers() const { return state_->workers; }
 
 std::int64_t Loader::bad_samples() const { return state_->bad.count(); }
 

@@ -13,18 +13,27 @@
 
 namespace reigen::data {
 
-Prefetcher::Prefetcher(std::int64_t count, int workers, int depth, Begin begin)
+Prefetcher::Prefetcher(std::int64_t count, const Workers& workers, int depth, Begin begin)
     : count_(count),
       begin_(std::move(begin)),
-      slots_(static_cast<std::size_t>(std::max(depth, workers))),
-      most_held_(static_cast<std::int64_t>(slots_.size())),
-      depth_(depth) {
-  start(count > 0 ? workers : 0);
+      slots_(static_cast<std::size_t>(std::max({depth, workers.now, workers.most}))),
+      most_held_(std::max(depth, workers.now)),
+      depth_(depth),
+      need_(workers.most) {
+  if (count == 0) return;
+  const std::string problem = start(workers.now);
+  if (problem.empty()) return;
+  const auto running = threads_.size();
+  stop();
+  throw IoError(Report{.what = "cannot start a thread of the data loader",
+                       .got = fmt::format("{} after {} of {} threads", problem, running, workers.now),
+                       .fix = "use fewer workers or ranks, or raise the limit on processes (ulimit -u)"},
+                ExitCode::kOsResource);
 }
 
 Prefetcher::~Prefetcher() { stop(); }
 
-void Prefetcher::start(int workers) {
+std::string Prefetcher::start(int workers) {
   // Blocks signals in the new threads, so that signals go to the program's own threads. A program may rely on a signal
   // to interrupt a wait of one of its own threads.
   sigset_t all;
@@ -33,7 +42,7 @@ void Prefetcher::start(int workers) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::string problem;
   try {
-    for (int i = 0; i < workers; ++i) {
+    while (this->workers() < workers) {
       threads_.emplace_back([this] { work(); });
       pthread_setname_np(threads_.back().native_handle(), "reigen-data");
     }
@@ -41,13 +50,7 @@ void Prefetcher::start(int workers) {
     problem = error.what();
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (problem.empty()) return;
-  const auto running = threads_.size();
-  stop();
-  throw IoError(Report{.what = "cannot start a thread of the data loader",
-                       .got = fmt::format("{} after {} of {} threads", problem, running, workers),
-                       .fix = "use fewer workers or ranks, or raise the limit on processes (ulimit -u)"},
-                ExitCode::kOsResource);
+  return problem;
 }
 
 void Prefetcher::stop() noexcept {
@@ -117,7 +120,10 @@ void Prefetcher::begin_batch(std::unique_lock<std::mutex>& lock) {
     return;
   }
   slot.units = slot.making->units();
-  if (slot.units > 1) most_held_ = depth_;
+  if (slot.units > 1) {
+    has_whole_batches_ = false;
+    most_held_ = depth_;
+  }
   // This worker makes the first unit, so that a batch of one unit is made where it was begun.
   make_unit(slot, lock);
 }
@@ -173,6 +179,7 @@ std::optional<Batch> Prefetcher::next() {
   if (threads_.empty()) {
     slot = produce(handed_out_++);
   } else {
+    const auto asked = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex_);
     Slot& awaited = slot_of(handed_out_);
     ready_.wait(lock, [&] { return awaited.batch || (awaited.error && !awaited.making); });
@@ -182,6 +189,11 @@ std::optional<Batch> Prefetcher::next() {
       work_.notify_all();
     } else {
       work_.notify_one();
+      const int wanted = need_.after(asked, std::chrono::steady_clock::now(), workers());
+      if (wanted > workers()) {
+        if (has_whole_batches_) most_held_ = std::max(depth_, wanted);
+        start(wanted);
+      }
     }
   }
   if (slot.error) {

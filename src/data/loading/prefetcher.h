@@ -1,6 +1,7 @@
 // Makes batches 0..count-1 in advance on threads, the workers, and returns the batches in order. A batch consists of
 // units, for example one for each sample. At most `depth` batches are held. Batches of one unit may be one for each
-// worker, if there are more than `depth` workers. A worker takes a unit of the first batch that has one left. So all
+// worker, if there are more than `depth` workers. While next() waits for batches, there may be more and more workers
+// (worker_need.h). A worker takes a unit of the first batch that has one left. So all
 // workers make the batch that is needed first, and the one that completes the last unit finishes the batch. Thread
 // rule: the same thread calls next() and the destructor.
 #pragma once
@@ -13,9 +14,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "data/loading/worker_need.h"
 #include "reigen/data/loader.h"
 
 namespace reigen::data {
@@ -29,13 +32,18 @@ class BatchInMaking {
   virtual Batch finish() = 0;               // called after all units
 };
 
+struct Workers {
+  int now = 1;   // without workers, next() makes each batch itself
+  int most = 0;  // above `now`: as many there may be while next() waits
+};
+
 class Prefetcher {
  public:
   using Begin = std::function<std::unique_ptr<BatchInMaking>(std::int64_t step)>;  // called by several threads at once
 
-  // Without workers, next() makes the batch itself. Throws IoError with exit code 71 if a thread cannot be
-  // started.
-  Prefetcher(std::int64_t count, int workers, int depth, Begin begin);
+  // Throws IoError with exit code 71 if one of the first workers cannot be started. One that cannot be started later is
+  // done without.
+  Prefetcher(std::int64_t count, const Workers& workers, int depth, Begin begin);
   ~Prefetcher();                           // waits for the units that are being made, and makes no others
   Prefetcher(const Prefetcher&) = delete;  // the threads hold its address
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -45,6 +53,7 @@ class Prefetcher {
   std::optional<Batch> next();
   // Whether next() would return a batch at once. Always false without workers.
   bool has_next();
+  int workers() const { return static_cast<int>(threads_.size()); }
 
  private:
   // A place for a batch. A worker that finds no unit begins a batch: the place is then `open` and has units. A unit
@@ -61,7 +70,7 @@ class Prefetcher {
     bool has_units() const { return making && begun < units; }
   };
 
-  void start(int workers);
+  std::string start(int workers);  // returns why not all could be started
   void stop() noexcept;
   void work();
   Slot* with_units();  // the first place with units; null if there is none
@@ -81,7 +90,9 @@ class Prefetcher {
   std::int64_t handed_out_ = 0;    // the next batch to be handed out
   std::int64_t most_held_;         // batches that may be begun and not handed out
   const int depth_;
-  bool beginning_ = false;  // a worker begins a batch; only one does so at a time
+  bool has_whole_batches_ = true;  // each batch so far has one unit
+  WorkerNeed need_;                // used by next()
+  bool beginning_ = false;         // a worker begins a batch; only one does so at a time
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -48,9 +48,9 @@ struct Summary {
   };
   std::optional<Flops> flops = {};
   StepTime mean = {};
-  std::int64_t data_workers = 1;  // data.workers
-  double first_step_s = 0;        // from the start of the process to the end of the first optimizer step
-  double wall_s = 0;              // from the start of the process to the summary
+  int data_workers = 1;     // threads that made samples at the end
+  double first_step_s = 0;  // from the start of the process to the end of the first optimizer step
+  double wall_s = 0;        // from the start of the process to the summary
   std::vector<std::int64_t> peak_rss_bytes = {};  // one entry for each rank
   MemoryReport memory = {};
   struct Pipeline {

@@ -146,7 +146,7 @@ Summary Ending::summarize() {
                   .validation = figures_,
                   .validation_text = figures_ ? run_.task.describe(*figures_) : "",
                   .mean = times_.mean(),
-                  .data_workers = run_.config.data.workers,
+                  .data_workers = data_.loader().workers(),
                   .first_step_s = first_step_s_,
                   .wall_s = process_age_seconds(),
                   .directory = files_.directory()};

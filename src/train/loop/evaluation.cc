@@ -13,6 +13,7 @@
 #include "train/model/device.h"
 #include "train/model/precision.h"
 #include "train/run/agree.h"
+#include "train/run/workers.h"
 
 namespace reigen::train {
 
@@ -52,8 +53,7 @@ Figures Evaluation::run(const Over& over) {
   std::optional<data::Ahead> ahead;
   if (!model_.pipeline()) {
     const data::Damage damage{.most = over.max_bad, .bad = bad_[&over.data]};
-    ahead.emplace(over.data, count, indices_of, damage,
-                  data::AheadOptions{.workers = static_cast<int>(run_.config.data.workers)});
+    ahead.emplace(over.data, count, indices_of, damage, data::AheadOptions{.workers = workers_of(run_)});
   }
   for (std::int64_t first = 0; first < count && !ends; first += kCallsTogether) {
     const std::int64_t calls = std::min(kCallsTogether, count - first);

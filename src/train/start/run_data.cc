@@ -13,6 +13,7 @@
 #include "reigen/base/error.h"
 #include "reigen/comm/byte_strings.h"
 #include "train/run/agree.h"
+#include "train/run/workers.h"
 #include "train/start/resume.h"
 
 namespace reigen::train {
@@ -64,12 +65,14 @@ void RunData::open(const checkpoint::Checkpoint* found) {
   }
   prepare();
   together(run_.world, "training data", [&] {
+    const data::Workers workers = workers_of(run_);
     data::LoaderOptions choice{.shuffle = shuffle_of(config),
                                .seed = static_cast<std::uint64_t>(config.train.seed),
                                .max_bad = config.data.max_bad,
                                .micro_batch = config.train.micro_batch,
                                .limit = config.data.limit,
-                               .workers = static_cast<int>(config.data.workers),
+                               .workers = workers.now,
+                               .most_workers = workers.most,
                                .pin_memory = run_.device.is_cuda(),
                                .device = run_.device,
                                .device_prefetch = static_cast<int>(config.data.device_prefetch)};
