@@ -227,8 +227,11 @@ void require_consistent(const Config& config) {
                                  .expected = "a number with s, min or h, as 45 min",
                                  .fix = "train.max_steps and train.epochs count steps and epochs"});
   }
-  refuse({{config.run.fast_dev > 0 && (!config.run.resume.empty() || !config.run.dir.empty()),
-           "run.fast_dev leaves nothing on the disk, so it has neither run.dir nor run.resume", "leave them out"}});
+  refuse(
+      {{config.run.fast_dev > 0 && (!config.run.resume.empty() || !config.run.dir.empty()),
+        "run.fast_dev leaves nothing on the disk, so it has neither run.dir nor run.resume", "leave them out"},
+       {config.run.find_lr && (!config.run.resume.empty() || config.run.fast_dev > 0),
+        "run.find_lr begins with new weights or run.weights, without run.resume and run.fast_dev", "leave them out"}});
   if (!config.log.histograms.empty()) parse_duration("log.histograms", config.log.histograms);
   refuse({{!config.log.tensorboard && (!config.log.histograms.empty() || config.log.images > 0),
            "log.histograms and log.images are written for TensorBoard, and log.tensorboard is false",

@@ -100,6 +100,25 @@ TEST_F(OwnProgram, TheSummaryOfTheModelIsPrintedOnceAndNothingIsTrained) {
   EXPECT_FALSE(fs::exists(path("run")));
 }
 
+TEST_F(OwnProgram, ALearningRateIsFoundAndOnlyItsCurveIsKept) {
+  for (const Words& start : {Words{built("tests/own_program")}, Words{built("tests/own_program"), "-n", "2"},
+                             Words{built("bin/reigen"), "run", "-n", "2", built("tests/own_program")}}) {
+    fs::remove_all(path("run"));
+    const Ran ran = run(start + Words{"--run.dir", path("run"), "--run.find_lr", "true"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out,
+                AllOf(HasSubstr("own: finding a learning rate, up to 100 steps\n"), HasSubstr("        1e-07 "),
+                      HasSubstr("suggestion: --optim.lr "), HasSubstr("find_lr\n")));
+    EXPECT_EQ(ran.out.find("suggestion"), ran.out.rfind("suggestion"));
+    const std::vector<fs::path> kept(fs::recursive_directory_iterator(path("run")), {});
+    EXPECT_EQ(kept.size(), 2U) << "find_lr and its curve";
+  }
+  const Ran refused =
+      run({built("tests/own_program"), "--run.dir", path("run"), "--run.find_lr", "--run.resume", "true"});
+  EXPECT_EQ(refused.code, 78);
+  EXPECT_THAT(refused.err, HasSubstr("run.find_lr begins with new weights or run.weights"));
+}
+
 TEST_F(OwnProgram, AWrongOptionIsToldOnceWithTheNearestName) {
   for (const Words& launcher :
        {Words{built("tests/own_program")}, Words{built("bin/reigen"), "run", "-n", "2", built("tests/own_program")}}) {

@@ -15,6 +15,7 @@ struct RunConfig {
   std::string preset = "none";
   bool plan = false;
   bool summary = false;
+  bool find_lr = false;
   std::string dir = {};
   std::string resume = {};
   std::string weights = {};
@@ -36,6 +37,8 @@ inline void describe(Fields& fields, RunConfig& o) {
   fields.add("plan", o.plan, "print the learning rate of the whole run and end, without data and ranks");
   fields.add("summary", o.summary,
              "print the units of the model with output shapes, parameters, multiply-adds and bytes, and end");
+  fields.add("find_lr", o.find_lr,
+             "train with learning rates that grow from 1e-7 to 10, print which one to take, and end");
   fields.add("dir", o.dir, "directory for the run's files; empty: runs/<recipe>-<date-time>");
   fields.add(
       "resume", o.resume,

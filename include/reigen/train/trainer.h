@@ -40,6 +40,9 @@ struct TrainerOptions {
   // as one process would.
   std::function<std::shared_ptr<Task>()> make_task = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // called in this order
+  // The learning rate of each step, counted from 0, in place of optim.lr, its warm-up and optim.schedule. The same on
+  // every rank. Factors of groups (optim.lr_factors) count.
+  std::function<double(std::int64_t step)> rate = {};
 };
 
 struct FitResult {

@@ -9,7 +9,9 @@
 
 namespace reigen::train {
 
-void take_own_optimizer(Run& run) {
+namespace {
+
+void take_from_task(Run& run) {
   const std::optional<OwnOptimizer> own = run.task.configure_optimizers(run.config);
   if (!own) return;
   OptimConfig& options = run.config.optim;
@@ -32,6 +34,15 @@ void take_own_optimizer(Run& run) {
                       options.rule.name,
                       run.own_groups.empty() ? "" : fmt::format(", {} groups of parameters", run.own_groups.size()),
                       run.own_rate ? ", the rate of each step" : ""));
+}
+
+}  // namespace
+
+void take_own_optimizer(Run& run) {
+  take_from_task(run);
+  if (!run.options.rate) return;
+  run.own_rate = run.options.rate;
+  run.config.optim.lr_scaling = "none";
 }
 
 }  // namespace reigen::train

@@ -41,6 +41,7 @@
 #include "train/program/ddp_bench.h"
 #include "train/program/launcher_prefix.h"
 #include "train/program/plan.h"
+#include "train/program/rate_sweep.h"
 #include "train/program/unit_table.h"
 #include "train/run/agree.h"
 #include "train/run/failure.h"
@@ -253,16 +254,16 @@ int train_rank(const Job& job, const Communicator& world) {
     const bool divides = mesh.tp > 1 || mesh.cp > 1 || mesh.pp > 1;  // then train.verify makes a second model
     const bool computes_first = (job.config.train.verify > 0 && !divides) || measures_units;
     const Training made = job.recipe.make(job.config, /*without_memory=*/!computes_first);
-    Trainer trainer(*made.task, *made.data, world,
-                    {.name = job.recipe.name,
-                     .config = job.config,
-                     .batch_per_rank = job.recipe.batch_per_rank,
-                     .stop_requested = stop_requested,
-                     .columns = terminal_columns(),
-                     .resume_command = job.resume,
-                     .make_task = [&] { return second_task(job); },
-                     .callbacks = job.recipe.callbacks ? job.recipe.callbacks(job.config)
-                                                       : std::vector<std::shared_ptr<Callback>>()});
+    TrainerOptions options{.name = job.recipe.name,
+                           .config = job.config,
+                           .batch_per_rank = job.recipe.batch_per_rank,
+                           .stop_requested = stop_requested,
+                           .columns = terminal_columns(),
+                           .resume_command = job.resume,
+                           .make_task = [&] { return second_task(job); }};
+    if (job.config.run.find_lr) return find_rate(*made.task, *made.data, world, options);
+    if (job.recipe.callbacks) options.callbacks = job.recipe.callbacks(job.config);
+    Trainer trainer(*made.task, *made.data, world, options);
     if (job.stage != Stage::kFit) return evaluate(job, trainer, *made.task, world);
     return static_cast<int>(trainer.fit().stopped ? ExitCode::kStopped : ExitCode::kOk);
   } catch (...) {
