@@ -1,0 +1,89 @@
+"""Trains torchvision's ResNet-18 on CIFAR-10 as a run of `reigen train resnet18` did: its first weights, its batch and its learning rates.
+
+    torch_cifar.py FOLDER RUN TOLD     FOLDER: train/<class>/*.jpg and test/<class>/*.jpg; TOLD: gets the accuracy as JSON
+"""
+import json
+import re
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy
+import torch
+import torchvision
+from PIL import Image
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).view(3, 1, 1)
+DEVIATION = torch.tensor([0.2470, 0.2435, 0.2616]).view(3, 1, 1)
+
+
+def pictures(folder):
+    classes = sorted(path.name for path in folder.iterdir())
+    pixels, labels = [], []
+    for label, name in enumerate(classes):
+        for path in sorted((folder / name).iterdir()):
+            pixels.append(numpy.asarray(Image.open(path).convert("RGB")))
+            labels.append(label)
+    inputs = torch.from_numpy(numpy.stack(pixels)).permute(0, 3, 1, 2).contiguous()
+    return inputs, torch.tensor(labels)
+
+
+def normalised(inputs):
+    return (inputs.float() / 255 - MEAN) / DEVIATION
+
+
+def changed(inputs):
+    """Padded with four black pixels, cropped and flipped at random."""
+    padded = F.pad(inputs, (4, 4, 4, 4))
+    result = torch.empty_like(inputs)
+    for i in range(len(inputs)):
+        x, y = torch.randint(0, 9, (2,)).tolist()
+        crop = padded[i, :, y:y + 32, x:x + 32]
+        result[i] = crop.flip(2) if torch.rand(()) < 0.5 else crop
+    return normalised(result)
+
+
+def accuracy(model, inputs, targets):
+    model.eval()
+    with torch.no_grad():
+        hits = sum(int((model(normalised(inputs[i:i + 500])).argmax(1) == targets[i:i + 500]).sum()) for i in range(0, len(inputs), 500))
+    model.train()
+    return hits / len(inputs)
+
+
+def main():
+    folder, run, told = (Path(word) for word in sys.argv[1:4])
+    torch.manual_seed(0)
+    config = tomllib.loads((run / "config.toml").read_text())
+    batch, optim = config["train"]["global_batch"], config["optim"]
+    rates = [line["lr"] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
+    model = torchvision.models.resnet18(num_classes=10)
+    model.load_state_dict({re.sub("^(stem|head)\\.", "", name): value for name, value in load_file(run / "initial.safetensors").items()},
+                          strict=False)
+    model.train()
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() <= 1]
+    optimizer = torch.optim.SGD([{"params": matrices, "weight_decay": optim["weight_decay"]}, {"params": vectors, "weight_decay": 0}],
+                                lr=rates[0], momentum=optim["momentum"], nesterov=True)
+    inputs, targets = pictures(folder / "train")
+    tested = pictures(folder / "test")
+    step, begin = 0, time.monotonic()
+    while step < len(rates):
+        order = torch.randperm(len(inputs))
+        for at in range(0, len(inputs), batch):
+            chosen = order[at:at + batch]
+            for group in optimizer.param_groups:
+                group["lr"] = rates[step]
+            optimizer.zero_grad()
+            F.cross_entropy(model(changed(inputs[chosen])), targets[chosen]).backward()
+            optimizer.step()
+            step += 1
+        print(f"step {step}: test accuracy {100 * accuracy(model, *tested):.2f} %, {time.monotonic() - begin:.0f} s", flush=True)
+    told.write_text(json.dumps({"test_accuracy": accuracy(model, *tested)}))
+
+
+if __name__ == "__main__":
+    main()
