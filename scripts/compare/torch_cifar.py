@@ -1,4 +1,5 @@
 """Trains torchvision's ResNet-18 on CIFAR-10 as a run of `reigen train resnet18` did: its first weights, its batch and its learning rates.
+Batch norm takes the whole batch together; the run takes parts of model.norm_batch.
 
     torch_cifar.py FOLDER RUN TOLD     FOLDER: train/<class>/*.jpg and test/<class>/*.jpg; TOLD: gets the accuracy as JSON
 """
@@ -61,8 +62,10 @@ def main():
     batch, optim = config["train"]["global_batch"], config["optim"]
     rates = [line["lr"] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
     model = torchvision.models.resnet18(num_classes=10)
-    model.load_state_dict({re.sub("^(stem|head)\\.", "", name): value for name, value in load_file(run / "initial.safetensors").items()},
-                          strict=False)
+    weights = {re.sub("^(stem|head)\\.", "", name): value for name, value in load_file(run / "initial.safetensors").items()}
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    if unexpected or any(not name.endswith("num_batches_tracked") for name in missing):
+        sys.exit(f"the run's first weights do not fit: {missing}, {unexpected}")
     model.train()
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() <= 1]

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <limits>
 #include <mutex>
@@ -344,28 +345,43 @@ TEST(Loader, WaitingIsMeasured) {
   }
 }
 
+// The workers after some batches, of which the first does not count. The loop computes for `computes` ms with each, and
+// waits for `waits(workers)` ms.
+template <class Waits>
+int workers_after(int batches, int computes, Waits waits, int workers, int most) {
+  WorkerNeed need(most);
+  auto now = WorkerNeed::Time{} + std::chrono::hours(1);
+  for (int i = 0; i < batches; ++i) {
+    const auto asked = now + std::chrono::milliseconds(computes);
+    now = asked + std::chrono::microseconds(std::llround(1000 * (i == 0 ? 5000 : waits(workers))));
+    workers = need.after(asked, now, workers, i == 0);
+  }
+  return workers;
+}
+
 TEST(WorkerNeed, FollowsFromTheShareOfTheTimeThatTheLoopWaits) {
-  // The loop computes for `computes` ms and waits for `waits` ms, in each of the batches after the first.
-  const auto after = [](int batches, int computes, int waits, int workers, int most) {
-    WorkerNeed need(most);
-    auto now = WorkerNeed::Time{} + std::chrono::seconds(1);
-    workers = need.after(now - std::chrono::seconds(1), now, workers);  // the wait for the first does not count
-    for (int i = 1; i < batches; ++i) {
-      const auto asked = now + std::chrono::milliseconds(computes);
-      now = asked + std::chrono::milliseconds(waits);
-      workers = need.after(asked, now, workers);
-    }
-    return workers;
-  };
-  EXPECT_EQ(after(8, 0, 100, 1, 64), 1) << "too few batches to know";
-  EXPECT_EQ(after(9, 96, 4, 1, 64), 1) << "a little";
-  EXPECT_EQ(after(9, 94, 6, 1, 64), 2);
-  EXPECT_EQ(after(9, 50, 50, 1, 64), 2);
-  EXPECT_EQ(after(9, 75, 25, 6, 64), 8) << "six workers make a batch in 100 ms, and the loop takes 75 ms";
-  EXPECT_EQ(after(9, 1, 99, 4, 64), 8) << "at most the double at once";
-  EXPECT_EQ(after(17, 1, 99, 4, 64), 16);
-  EXPECT_EQ(after(999, 1, 99, 4, 7), 7);
-  EXPECT_EQ(after(999, 1, 99, 4, 0), 4) << "no more than at the beginning";
+  const auto always = [](double milliseconds) { return [milliseconds](int /*workers*/) { return milliseconds; }; };
+  EXPECT_EQ(workers_after(8, 0, always(100), 1, 64), 1) << "too few batches to know";
+  EXPECT_EQ(workers_after(9, 96, always(4), 1, 64), 1) << "a little";
+  EXPECT_EQ(workers_after(9, 0, always(0.09), 1, 64), 1) << "shorter than a thread takes to wake up";
+  EXPECT_EQ(workers_after(9, 94, always(6), 1, 64), 2);
+  EXPECT_EQ(workers_after(9, 50, always(50), 1, 64), 2);
+  EXPECT_EQ(workers_after(9, 75, always(25), 6, 64), 8) << "six workers make a batch in 100 ms, the loop takes 75 ms";
+  EXPECT_EQ(workers_after(9, 1, always(99), 4, 64), 8) << "at most the double at once";
+  EXPECT_EQ(workers_after(17, 1, always(99), 4, 64), 16);
+  EXPECT_EQ(workers_after(999, 1, always(99), 4, 64), 16) << "twice in vain";
+  EXPECT_EQ(workers_after(999, 1, always(99), 4, 7), 7);
+  EXPECT_EQ(workers_after(999, 1, always(99), 4, 0), 4) << "no more than at the beginning";
+}
+
+TEST(WorkerNeed, FindsAsManyAsTheLoopNeeds) {
+  // A worker makes a batch in 300 ms.
+  for (const int computes : {10, 20, 50, 100, 200}) {
+    const auto waits = [&](int workers) { return std::max(0.0, 300.0 / workers - computes); };
+    const int found = workers_after(200, computes, waits, 1, 64);
+    EXPECT_GE(found, 0.95 * 300 / computes) << computes;
+    EXPECT_LE(found, 2 * 300 / computes) << computes;
+  }
 }
 
 TEST(Loader, HasMoreWorkersWhileTheLoopWaits) {
@@ -379,11 +395,19 @@ TEST(Loader, HasMoreWorkersWhileTheLoopWaits) {
     EXPECT_EQ(batch.indices, Indices{seen++});
   }
   EXPECT_EQ(seen, 200);
-  EXPECT_EQ(loader.workers(), 5);
+  EXPECT_EQ(loader.workers(), 4) << "the most that each hold a batch";
   data->slow = {};
+  // Epochs of five steps add up.
+  const auto few = std::make_shared<Scripted>(5);
+  few->slow = std::chrono::milliseconds(3);
+  const Loader short_epochs(few, {.batch_size = 1, .workers = 1, .most_workers = 3});
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    for (auto& batch : short_epochs.epoch(epoch)) check_batch(batch, 1);
+  }
+  EXPECT_EQ(short_epochs.workers(), 3);
   auto second = loader.epoch(1);
   EXPECT_NE(second.next(), nullptr);
-  EXPECT_EQ(loader.workers(), 5) << "an epoch begins with those of the one before";
+  EXPECT_EQ(loader.workers(), 4) << "an epoch begins with those of the one before";
 }
 
 TEST(Loader, BatchesStayGoodAfterTheLoop) {
@@ -418,6 +442,9 @@ TEST(Loader, RefusesWhatMakesNoSense) {
   EXPECT_THROW(make({.batch_size = 1, .limit = -1}), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 1, .micro_batch = -1}), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 1, .workers = -1}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1, .workers = 0, .most_workers = 2}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1, .workers = 3, .most_workers = 2}), InvalidArgument);
+  EXPECT_THROW(make({.batch_size = 1, .most_workers = 2000}), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 1, .prefetch = 0}), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 1}, 1, 1), InvalidArgument);
   EXPECT_THROW(make({.batch_size = 1}, -1, 1), InvalidArgument);

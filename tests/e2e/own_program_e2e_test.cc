@@ -117,6 +117,9 @@ TEST_F(OwnProgram, ALearningRateIsFoundAndOnlyItsCurveIsKept) {
       run({built("tests/own_program"), "--run.dir", path("run"), "--run.find_lr", "--run.resume", "true"});
   EXPECT_EQ(refused.code, 78);
   EXPECT_THAT(refused.err, HasSubstr("run.find_lr begins with new weights or run.weights"));
+  const Ran tested = run({built("tests/own_program"), "test", "--run.dir", path("run"), "--run.find_lr", "true"});
+  EXPECT_EQ(tested.code, 78);
+  EXPECT_THAT(tested.err, HasSubstr("test: run.find_lr trains"));
 }
 
 TEST_F(OwnProgram, AWrongOptionIsToldOnceWithTheNearestName) {

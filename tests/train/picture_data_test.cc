@@ -69,6 +69,15 @@ TEST_F(PictureDataTest, SmallPicturesOfContainersAreThoseOfFolders) {
   EXPECT_TRUE(PictureData::has_containers(at("tar")));
   EXPECT_TRUE(PictureData::has_containers(at("tar/train.tar")));
   EXPECT_TRUE(PictureData::has_containers(at("tar/test.tar"))) << "a folder of shards";
+  EXPECT_TRUE(PictureData::has_containers(at("tar/train-*-of-00002"))) << "a pattern";
+  // Names of classes and files beside them make no container of a folder.
+  make(at("b/bird-of-paradise"), 12, 3);
+  std::ofstream(at("b/photos.tar")) << "the archive of these folders";
+  std::ofstream(at("b/train.csv")) << "notes";
+  EXPECT_FALSE(PictureData::has_containers(at("b")));
+  std::ofstream(at("a/photos.tar")) << "the archive of these folders";
+  EXPECT_FALSE(PictureData::has_containers(at("a")));
+  fs::remove(at("a/photos.tar"));
   ResNet18Task folders({.path = at("a").string()});
   ResNet18Task containers({.path = at("tar").string()});
   EXPECT_EQ(containers.training()->size(), 12);

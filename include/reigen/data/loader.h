@@ -52,8 +52,10 @@ struct LoaderOptions {
   std::int64_t micro_batch = 0;  // most samples in one part of a rank's batch; 0 means that the batch is one part
   std::int64_t limit = 0;        // use only this many first samples of the dataset; 0 means all
   int workers = 1;               // threads that make samples; with 0, next() makes them on the caller's thread
-  int most_workers = 0;          // above `workers`: threads are added while next() waits for batches, at most this many
-  int prefetch = 2;              // most batches that are made in advance; each of them takes memory
+  // If not 0, threads are added while next() waits for batches, up to this number. A dataset without batch_in() gets at
+  // most four, each of which holds a batch.
+  int most_workers = 0;
+  int prefetch = 2;  // most batches that are made in advance; each of them takes memory
   // Batches lie in pinned memory, which a GPU copies while the host goes on (tensor.to(gpu, /*non_blocking=*/true)).
   // Needs a build of LibTorch for GPUs.
   bool pin_memory = false;

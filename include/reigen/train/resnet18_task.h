@@ -38,6 +38,7 @@ class ResNet18Task final : public Task, public DataModule {
   data::DatasetPtr training() override;  // throws as data::image_folder and data::open
   data::DatasetPtr validation() override;
   std::string kind_of_samples() const override;
+  nn::Carry first_input(const data::Samples& samples) override { return {samples.input.to(options_.type)}; }
   at::Tensor training_step(const data::Samples& batch) override;
   void validation_step(const data::Samples& batch) override;
   std::vector<data::NamedTensor> predict_step(const data::Samples& batch) override;  // "scores" [N, classes]

@@ -34,6 +34,7 @@ class ResNetTask final : public Task {
   models::ResNet& module() override { return *model_; }
   std::vector<nn::Unit> units() override { return model_->units(); }
   void initialize(std::uint64_t seed) override { model_->initialize(seed); }
+  nn::Carry first_input(const data::Samples& samples) override { return {samples.input.to(options_.type)}; }
   at::Tensor training_step(const data::Samples& batch) override;
   // Logs test_accuracy (top-1), test_accuracy_top5 (with fewer than five classes: of as many as there are) and
   // test_loss.

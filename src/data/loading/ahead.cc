@@ -38,10 +38,12 @@ class InMaking : public BatchInMaking {
 
 Ahead::Ahead(const Dataset& data, std::int64_t calls, IndicesOf indices_of, const Damage& damage,
              const AheadOptions& options)
-    : prefetcher_(calls, options.workers, options.prefetch,
-                  [&data, damage, indices_of = std::move(indices_of)](std::int64_t call) {
-                    return std::make_unique<InMaking>(data, indices_of(call), damage);
-                  }) {}
+    : prefetcher_(
+          calls, options.workers, options.prefetch,
+          [&data, damage, indices_of = std::move(indices_of)](std::int64_t call) {
+            return std::make_unique<InMaking>(data, indices_of(call), damage);
+          },
+          std::make_shared<WorkerNeed>(options.workers.most)) {}
 
 Batch Ahead::next() {
   std::optional<Batch> batch = prefetcher_.next();

@@ -27,6 +27,7 @@ class Ahead {
 
   // Batch::indices names the samples. If there are none, the batch has no tensors. Rethrows the errors of the dataset.
   Batch next();
+  int workers() const { return prefetcher_.workers(); }  // threads that make samples now
 
  private:
   Prefetcher prefetcher_;

@@ -130,6 +130,8 @@ struct Loader::State {
       options.device.is_cuda() ? std::optional(new_stream(options.device)) : std::nullopt;
   mutable std::atomic<std::int64_t> waited_ns{0};
   mutable std::atomic<int> workers = options.workers;  // with which the next epoch begins
+  const std::shared_ptr<WorkerNeed> need = options.most_workers > 0 ? std::make_shared<WorkerNeed>(options.most_workers)
+                                                                    : nullptr;
   mutable BadSamples bad;
 
  private:
@@ -208,11 +210,14 @@ class Loader::Making : public BatchInMaking {
 struct Epoch::Impl {
   Impl(std::shared_ptr<const Loader::State> loader, std::int64_t epoch, std::int64_t start)
       : state(std::move(loader)),
-        prefetcher(state->sampler.steps(start), {.now = state->workers, .most = state->options.most_workers},
-                   state->options.prefetch,
-                   [own = state.get(), order = state->order(epoch), epoch, start](std::int64_t step) {
-                     return std::make_unique<Loader::Making>(*own, *order, epoch, start, step);
-                   }) {
+        prefetcher(
+            state->sampler.steps(start),
+            {.least = state->options.workers, .now = state->workers, .most = state->options.most_workers},
+            state->options.prefetch,
+            [own = state.get(), order = state->order(epoch), epoch, start](std::int64_t step) {
+              return std::make_unique<Loader::Making>(*own, *order, epoch, start, step);
+            },
+            state->need) {
     if (state->copy_stream) copies.emplace(*state->copy_stream);
   }
 
@@ -262,8 +267,10 @@ Loader::Loader(DatasetPtr data, const LoaderOptions& options, const Member& memb
                options.micro_batch);
   REIGEN_CHECK(options.max_bad >= 0, "max_bad must be at least 0, got {}", options.max_bad);
   REIGEN_CHECK(options.workers >= 0 && options.workers <= 1024, "workers must be in 0..1024, got {}", options.workers);
-  REIGEN_CHECK(options.most_workers >= 0 && options.most_workers <= 1024, "most_workers must be in 0..1024, got {}",
-               options.most_workers);
+  REIGEN_CHECK(options.most_workers == 0 || (options.workers > 0 && options.most_workers >= options.workers),
+               "most_workers must be 0 or at least workers, which must be at least 1, got {} and {}",
+               options.most_workers, options.workers);
+  REIGEN_CHECK(options.most_workers <= 1024, "most_workers must be at most 1024, got {}", options.most_workers);
   REIGEN_CHECK(options.device_prefetch >= 0 && options.device_prefetch <= 1024,
                "device_prefetch must be in 0..1024, got {}", options.device_prefetch);
   REIGEN_CHECK(!options.device.is_cuda() || options.device.has_index(), "the loader's device {} has no index",

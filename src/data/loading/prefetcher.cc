@@ -13,20 +13,28 @@
 
 namespace reigen::data {
 
-Prefetcher::Prefetcher(std::int64_t count, const Workers& workers, int depth, Begin begin)
+namespace {
+
+// The most batches of one unit that are held for workers that were added. Each takes memory.
+constexpr int kMostAdded = 4;
+
+}  // namespace
+
+Prefetcher::Prefetcher(std::int64_t count, const Workers& workers, int depth, Begin begin,
+                       std::shared_ptr<WorkerNeed> need)
     : count_(count),
       begin_(std::move(begin)),
-      slots_(static_cast<std::size_t>(std::max({depth, workers.now, workers.most}))),
-      most_held_(std::max(depth, workers.now)),
+      slots_(static_cast<std::size_t>(std::max({depth, workers.least, kMostAdded}))),
+      most_held_(std::max(depth, std::min(workers.first(), std::max(workers.least, kMostAdded)))),
       depth_(depth),
-      need_(workers.most) {
+      need_(std::move(need)) {
   if (count == 0) return;
-  const std::string problem = start(workers.now);
-  if (problem.empty()) return;
+  const std::string problem = start(workers.first());
+  if (problem.empty() || (workers.least > 0 && this->workers() >= workers.least)) return;
   const auto running = threads_.size();
   stop();
   throw IoError(Report{.what = "cannot start a thread of the data loader",
-                       .got = fmt::format("{} after {} of {} threads", problem, running, workers.now),
+                       .got = fmt::format("{} after {} of {} threads", problem, running, workers.least),
                        .fix = "use fewer workers or ranks, or raise the limit on processes (ulimit -u)"},
                 ExitCode::kOsResource);
 }
@@ -51,6 +59,15 @@ std::string Prefetcher::start(int workers) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return problem;
+}
+
+// The mutex is held. A thread that cannot be started is done without.
+void Prefetcher::add_workers(int wanted) {
+  if (has_whole_batches_) {  // a worker makes a batch alone, so more workers hold more batches
+    wanted = std::min(wanted, std::max(depth_, kMostAdded));
+    most_held_ = std::max<std::int64_t>(most_held_, wanted);
+  }
+  if (wanted > workers()) start(wanted);
 }
 
 void Prefetcher::stop() noexcept {
@@ -189,11 +206,7 @@ std::optional<Batch> Prefetcher::next() {
       work_.notify_all();
     } else {
       work_.notify_one();
-      const int wanted = need_.after(asked, std::chrono::steady_clock::now(), workers());
-      if (wanted > workers()) {
-        if (has_whole_batches_) most_held_ = std::max(depth_, wanted);
-        start(wanted);
-      }
+      if (need_) add_workers(need_->after(asked, std::chrono::steady_clock::now(), workers(), handed_out_ == 1));
     }
   }
   if (slot.error) {

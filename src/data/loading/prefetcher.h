@@ -6,6 +6,7 @@
 // rule: the same thread calls next() and the destructor.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -33,17 +34,19 @@ class BatchInMaking {
 };
 
 struct Workers {
-  int now = 1;   // without workers, next() makes each batch itself
-  int most = 0;  // above `now`: as many there may be while next() waits
+  int least = 1;  // without workers, next() makes each batch itself
+  int now = 0;    // above `least`: the number to begin with, if so many threads can be started
+  int most = 0;   // above both: as many there may be while next() waits
+  int first() const { return std::max(least, now); }
 };
 
 class Prefetcher {
  public:
   using Begin = std::function<std::unique_ptr<BatchInMaking>(std::int64_t step)>;  // called by several threads at once
 
-  // Throws IoError with exit code 71 if one of the first workers cannot be started. One that cannot be started later is
-  // done without.
-  Prefetcher(std::int64_t count, const Workers& workers, int depth, Begin begin);
+  // Throws IoError with exit code 71 if not even workers.least threads can be started. `need` says when there are to be
+  // more, up to workers.most.
+  Prefetcher(std::int64_t count, const Workers& workers, int depth, Begin begin, std::shared_ptr<WorkerNeed> need);
   ~Prefetcher();                           // waits for the units that are being made, and makes no others
   Prefetcher(const Prefetcher&) = delete;  // the threads hold its address
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -71,6 +74,7 @@ class Prefetcher {
   };
 
   std::string start(int workers);  // returns why not all could be started
+  void add_workers(int wanted);
   void stop() noexcept;
   void work();
   Slot* with_units();  // the first place with units; null if there is none
@@ -91,8 +95,8 @@ class Prefetcher {
   std::int64_t most_held_;         // batches that may be begun and not handed out
   const int depth_;
   bool has_whole_batches_ = true;  // each batch so far has one unit
-  WorkerNeed need_;                // used by next()
-  bool beginning_ = false;         // a worker begins a batch; only one does so at a time
+  const std::shared_ptr<WorkerNeed> need_;
+  bool beginning_ = false;  // a worker begins a batch; only one does so at a time
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

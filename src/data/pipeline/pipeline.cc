@@ -117,10 +117,11 @@ Pipeline Pipeline::global_batch(std::int64_t samples) const {
   return next;
 }
 
-Pipeline Pipeline::prefetch(int batches, int workers) const {
+Pipeline Pipeline::prefetch(int batches, int workers, int most_workers) const {
   Pipeline next = *this;
   next.batches_.prefetch = batches;
   next.batches_.workers = workers;
+  next.batches_.most_workers = most_workers;
   next.has_batches_ = true;
   return next;
 }

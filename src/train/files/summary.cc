@@ -121,7 +121,7 @@ std::string to_text(const Summary& s) {
   constexpr double kMuch = 0.1;  // of a step
   if (s.mean.step > 0 && s.mean.data > kMuch * s.mean.step) {
     text += fmt::format("  bottleneck     steps wait for batches {:.0f} % of the time: --data.workers {} (now {})\n",
-                        100 * s.mean.data / s.mean.step, std::max(2 * s.data_workers, 1), s.data_workers);
+                        100 * s.mean.data / s.mean.step, std::clamp(2 * s.data_workers, 1, 64), s.data_workers);
   }
   if (s.pipeline) {
     text += fmt::format(

@@ -27,6 +27,14 @@ data::Range Evaluation::share(std::int64_t samples) const {
   return data::share_of({0, samples}, run_.data.rank(), run_.data.size());
 }
 
+// An evaluation is short, so it begins with as many threads as the one before had at its end. Where a GPU computes, all
+// are free.
+data::Workers Evaluation::workers() const {
+  data::Workers workers = workers_of(run_);
+  workers.now = run_.device.is_cpu() ? std::min(workers_, workers.most) : workers.most;
+  return workers;
+}
+
 Figures Evaluation::run(const Over& over) {
   const std::int64_t samples = over.most > 0 ? std::min(over.most, over.data.size()) : over.data.size();
   const at::NoGradGuard no_grad;
@@ -53,7 +61,7 @@ Figures Evaluation::run(const Over& over) {
   std::optional<data::Ahead> ahead;
   if (!model_.pipeline()) {
     const data::Damage damage{.most = over.max_bad, .bad = bad_[&over.data]};
-    ahead.emplace(over.data, count, indices_of, damage, data::AheadOptions{.workers = workers_of(run_)});
+    ahead.emplace(over.data, count, indices_of, damage, data::AheadOptions{.workers = workers()});
   }
   for (std::int64_t first = 0; first < count && !ends; first += kCallsTogether) {
     const std::int64_t calls = std::min(kCallsTogether, count - first);
@@ -73,6 +81,7 @@ Figures Evaluation::run(const Over& over) {
     const bool is_last = first + calls == count;  // after the last forward the figures are complete, so they are used
     ends = over.may_end && !is_last && hears_of_stop();
   }
+  if (ahead) workers_ = ahead->workers();
   module.train(was_training);
   if (averaged) averaged->end();
   metrics.finish(metrics.take());

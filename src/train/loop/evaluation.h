@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/loading/bad_samples.h"
+#include "data/loading/prefetcher.h"
 #include "reigen/data/dataset.h"
 #include "reigen/data/sampler.h"
 #include "reigen/train/metrics.h"
@@ -45,10 +46,12 @@ class Evaluation {
   data::Samples any_sample(const Over& over);
   std::int64_t calls(std::int64_t samples) const;
   bool hears_of_stop();
+  data::Workers workers() const;
 
   Run& run_;
   TrainedModel& model_;
   Metrics* metrics_ = nullptr;  // of the run that is under way
+  int workers_ = 0;             // at the end of the evaluation before
   std::map<const data::Dataset*, data::BadSamples> bad_;
 };
 

@@ -165,6 +165,9 @@ void Trainer::Impl::open() {
       run.max_time =
           std::chrono::duration<double>(config::parse_duration("train.max_time", run.config.train.max_time).count);
     }
+    if (run.config.run.find_lr && run.config.run.fast_dev == 0) {  // program/rate_sweep.h sets both
+      throw InvalidArgument(Report{.what = "run.find_lr is for whole programs (train::run)", .fix = "leave it out"});
+    }
     if (run.config.run.fast_dev > 0) try_out();
     take_own_optimizer(run);
     run.device = device_of(run.config.train, run.world);
@@ -216,6 +219,7 @@ FitResult Trainer::Impl::fit() {
     while (!train()) go_back();
   }
   result.steps = run.done;
+  if (run.config.run.find_lr) return result;  // a sweep of learning rates keeps nothing
   result.stopped = run.stop && run.done < run.total;
   if (result.stopped) {
     if (checkpoints.saved() != run.done) ending.require_complete();  // else the run can be resumed
@@ -365,7 +369,7 @@ bool Trainer::Impl::train() {
     return false;
   }
   side_by_side.close();
-  ending.save_last();
+  if (!run.config.run.find_lr) ending.save_last();
   trace.end_run();
   return true;
 }

@@ -23,6 +23,7 @@ void take_from_task(Run& run) {
   });
   run.own_rate = own->rate;
   options.lr_scaling = "none";  // the task's rate is meant as it is
+  options.base_batch.reset();
   const bool has_groups = !options.no_decay.empty() || !options.no_adapt.empty() || !options.lr_factors.empty();
   if (has_groups && !run.own_groups.empty()) {
     throw InvalidArgument(Report{.what = "the task has groups of parameters of its own (configure_optimizers)",
@@ -42,7 +43,10 @@ void take_own_optimizer(Run& run) {
   take_from_task(run);
   if (!run.options.rate) return;
   run.own_rate = run.options.rate;
-  run.config.optim.lr_scaling = "none";
+  OptimConfig& options = run.config.optim;
+  options.lr_scaling = "none";
+  options.base_batch.reset();
+  options.schedule = {};  // a plateau would lower the rate
 }
 
 }  // namespace reigen::train

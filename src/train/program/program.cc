@@ -451,6 +451,10 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
     if (environment.rank == 0) fmt::print("{}", line.help ? program_help(program) : to_toml(line.config));
     return 0;
   }
+  if (line.config.run.find_lr && program.stage != Stage::kFit) {
+    throw common(InvalidArgument(Report{.what = fmt::format("{}: run.find_lr trains", word_of(program.stage)),
+                                        .fix = "leave the word out, or run.find_lr"}));
+  }
   if (line.config.run.plan || line.config.run.summary) {
     print_instead(line, recipe, environment);
     return 0;

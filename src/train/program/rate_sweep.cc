@@ -11,6 +11,7 @@
 #include "reigen/base/error.h"
 #include "reigen/train/summary_writer.h"
 #include "train/files/run_directory.h"
+#include "train/model/first_weights.h"
 #include "train/optimizer/learning_rate.h"
 #include "train/run/agree.h"
 
@@ -57,8 +58,12 @@ double scale_of(const TrainerOptions& options, int ranks) {
 }
 
 Config config_of_sweep(Config config, std::int64_t steps) {
-  config.run = {.weights = config.run.weights, .strict = config.run.strict, .fast_dev = steps};
+  config.run = {.find_lr = true,
+                .weights = config.run.weights.empty() ? "" : weights_path_of(config.run),
+                .strict = config.run.strict,
+                .fast_dev = steps};
   config.train.not_finite = "skip";  // the sweep ends with it
+  config.parallel.strategy = {};     // a strategy that keeps errors cannot skip a step
   config.train.verify = 0;
   config.train.max_time.clear();
   config.optim.schedule = {};
@@ -111,15 +116,18 @@ RateSweep sweep_rates(Task& task, DataModule& data, const Communicator& world, T
     const double part = static_cast<double>(step) / static_cast<double>(sweep.steps - 1);
     return sweep.lowest * std::pow(sweep.highest / sweep.lowest, part);
   };
-  options.callbacks = {std::make_shared<Noting>(found, options.rate, sweep)};
+  const auto noting = std::make_shared<Noting>(found, options.rate, sweep);
+  options.callbacks = {noting};
   options.write = [](const std::string& /*text*/) {};
   options.make_task = {};
   TrainingAlone training(data);
-  Trainer(task, training, world, std::move(options)).fit();
+  const FitResult result = Trainer(task, training, world, std::move(options)).fit();
+  found.is_stopped = result.steps < sweep.steps && !noting->has_ended;
   return found;
 }
 
-std::string to_text(const RateSweep& sweep, double scale) {
+std::string to_text(const RateSweep& sweep, double scale, const std::string& suggests) {
+  if (sweep.steps.empty()) return "no suggestion: the loss of the first step is not finite\n";
   std::string text = "learning rate      loss  smoothed\n";
   const std::size_t count = sweep.steps.size();
   constexpr std::size_t kRows = 20;
@@ -135,7 +143,7 @@ std::string to_text(const RateSweep& sweep, double scale) {
            "batch\n";
   }
   const RateSweep::Step& lowest = sweep.steps[sweep.lowest()];
-  return text + fmt::format("suggestion: --optim.lr {:.2g}, where the loss falls fastest; it is lowest at {:.2g}\n",
+  return text + fmt::format("suggestion: {} {:.2g}, where the loss falls fastest; it is lowest at {:.2g}\n", suggests,
                             *suggestion / scale, lowest.rate / scale);
 }
 
@@ -144,10 +152,12 @@ int find_rate(Task& task, DataModule& data, const Communicator& world, const Tra
     fmt::print("{}: finding a learning rate, up to {} steps\n", options.name, RateSweepOptions().steps);
   std::fflush(stdout);
   const RateSweep sweep = sweep_rates(task, data, world, options);
-  if (options.stop_requested && options.stop_requested()) return static_cast<int>(ExitCode::kStopped);
+  if (sweep.is_stopped) return static_cast<int>(ExitCode::kStopped);
   together(world, "curve of learning rates", [&] {
     if (world.rank() != 0) return;
-    fmt::print("{}", to_text(sweep, scale_of(options, world.size())));
+    // A task that chooses its optimizer need not read optim.lr, and its rate is not scaled.
+    const bool is_own = task.configure_optimizers(options.config).has_value();
+    fmt::print("{}", is_own ? to_text(sweep, 1, "a rate of") : to_text(sweep, scale_of(options, world.size())));
     MadeHere made;
     std::filesystem::path folder = options.config.run.dir;
     if (folder.empty()) folder = default_run_directory(options.name, made);

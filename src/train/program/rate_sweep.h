@@ -30,11 +30,13 @@ struct RateSweep {
     double smoothed = 0;  // mean of the losses so far; each counts 0.95 times as much as the one after it
   };
   std::vector<Step> steps = {};
+  bool is_stopped = false;  // a request to stop ended it early
 
   // The first step that counts: the smoothed loss of the first tenth is the mean of too few losses.
   std::size_t settled() const { return steps.size() / 10; }
   std::size_t lowest() const;  // the step with the lowest smoothed loss
-  // The rate of the step before the lowest at which the smoothed loss falls fastest; nothing if it never falls.
+  // Of the steps up to the lowest, the rate of the one at which the smoothed loss falls fastest; nothing if it never
+  // falls.
   std::optional<double> suggestion() const;
 };
 
@@ -46,8 +48,9 @@ bool note(RateSweep& sweep, double rate, double loss, const RateSweepOptions& op
 RateSweep sweep_rates(Task& task, DataModule& data, const Communicator& world, TrainerOptions options,
                       const RateSweepOptions& sweep = {});
 
-// The sweep as lines for a person. `scale`: how many times optim.lr a rate is (optim.lr_scaling).
-std::string to_text(const RateSweep& sweep, double scale);
+// The sweep as lines for a person. `scale`: how many times optim.lr a rate is (optim.lr_scaling). `suggests`: the words
+// before the rate that is suggested.
+std::string to_text(const RateSweep& sweep, double scale, const std::string& suggests = "--optim.lr");
 // What --run.find_lr does: sweeps, and rank 0 prints the result and writes the curve to run.dir/find_lr, or to a new
 // directory. Collective. Returns the exit code.
 int find_rate(Task& task, DataModule& data, const Communicator& world, const TrainerOptions& options);

@@ -7,9 +7,9 @@
 namespace reigen::train {
 
 data::Workers workers_of(const Run& run) {
-  if (run.config.data.workers) return {.now = static_cast<int>(*run.config.data.workers)};
+  if (run.config.data.workers) return {.least = static_cast<int>(*run.config.data.workers)};
   constexpr int kMost = 64;  // as data.workers
-  return {.now = 1, .most = std::clamp(comm::core_share_of(run.world).threads - 1, 1, kMost)};
+  return {.least = 1, .most = std::clamp(comm::core_share_of(run.world).threads - 1, 1, kMost)};
 }
 
 }  // namespace reigen::train

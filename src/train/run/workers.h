@@ -8,7 +8,7 @@
 namespace reigen::train {
 
 // With "auto": one, and more while a step waits for its batch, up to the rank's share of the machine's cores without
-// the one that trains.
+// the one that trains. (Where the CPU trains, its threads have little to do while a step waits.)
 data::Workers workers_of(const Run& run);
 
 }  // namespace reigen::train

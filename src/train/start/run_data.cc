@@ -71,7 +71,7 @@ void RunData::open(const checkpoint::Checkpoint* found) {
                                .max_bad = config.data.max_bad,
                                .micro_batch = config.train.micro_batch,
                                .limit = config.data.limit,
-                               .workers = workers.now,
+                               .workers = workers.least,
                                .most_workers = workers.most,
                                .pin_memory = run_.device.is_cuda(),
                                .device = run_.device,

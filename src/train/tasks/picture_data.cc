@@ -109,14 +109,22 @@ data::Pipeline changed_at_random(const data::Pipeline& pictures, const PictureDa
   return seen_whole(pictures, options).map(image::pad_and_crop(size, size / 8)).map(image::random_flip());
 }
 
-// Whether it is a file, or a folder in which the files of containers lie.
-bool has_container_files(const fs::path& path) {
-  if (!fs::is_directory(path)) return true;
-  return std::any_of(fs::directory_iterator(path), fs::directory_iterator(), [](const auto& entry) {
-    const std::string name = entry.path().filename().string();
+// Whether it is the file of a container or a pattern of such files, by its name; or a folder of LMDB or of shards. A
+// folder that has folders is none: these may be classes.
+bool is_container(const fs::path& path) {
+  const auto has_name_of_container = [](const fs::path& file) {
+    const std::string name = file.filename().string();
     return name.find("-of-") != std::string::npos ||
            std::any_of(std::begin(kEndings), std::end(kEndings), [&](auto ending) { return name.ends_with(ending); });
-  });
+  };
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return has_name_of_container(path);
+  bool has_files = false;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    if (entry.is_directory()) return false;
+    has_files |= has_name_of_container(entry.path());
+  }
+  return has_files;
 }
 
 }  // namespace
@@ -174,11 +182,13 @@ data::DatasetPtr PictureData::validation() {
 }
 
 bool PictureData::has_containers(const fs::path& path) {
-  std::error_code none;
-  if (path.empty() || !fs::exists(path, none)) return false;
-  if (has_container_files(path)) return true;
+  if (path.empty()) return false;
+  if (is_container(path)) return true;
+  std::error_code error;
+  fs::directory_iterator(path, error);
+  if (error) return false;  // no folder, or one that cannot be read
   const auto training = part_in(path, kTrainingNames);
-  return training && has_container_files(*training);
+  return training && is_container(*training);
 }
 
 std::string PictureData::kind_of_samples() const {

@@ -19,7 +19,9 @@ namespace {
 // On a CPU a product of this size is nearly as fast as a larger one, and takes some milliseconds. More threads need
 // more rows.
 std::int64_t size_for(const at::Device& device) {
-  return device.is_cpu() ? std::llround(512 * std::sqrt(at::get_num_threads())) : 8192;
+  if (!device.is_cpu()) return 8192;
+  const auto rows = static_cast<std::int64_t>(512 * std::sqrt(at::get_num_threads()));
+  return (rows + 63) / 64 * 64;  // whole tiles of the processor
 }
 
 }  // namespace

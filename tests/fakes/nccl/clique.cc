@@ -222,6 +222,8 @@ bool run_messages(Member& member, const std::vector<Task>& tasks) {
 
 }  // namespace
 
+namespace {
+
 // Files of a disk take twice the time of files in memory.
 std::filesystem::path place_of_files() {
   constexpr std::uintmax_t kEnough = 1 << 30;
@@ -231,13 +233,28 @@ std::filesystem::path place_of_files() {
   return is_large && ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
 }
 
+constexpr const char* kFolders = "reigen_nccl_stand_in.";
+
+// Ranks that were killed leave folders.
+void remove_old_folders() {
+  std::error_code none;
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (const auto& entry : std::filesystem::directory_iterator(place_of_files(), none)) {
+    const bool is_old = now - entry.last_write_time(none) > std::chrono::hours(1);
+    if (is_old && entry.path().filename().string().starts_with(kFolders)) std::filesystem::remove_all(entry, none);
+  }
+}
+
+}  // namespace
+
 std::string Clique::make_folder() {
   static std::mutex mutex;
   static auto* const made = new std::vector<std::string>;  // used at the end of the process
-  std::string folder = (place_of_files() / "reigen_nccl_stand_in.XXXXXX").string();
+  std::string folder = (place_of_files() / (std::string(kFolders) + "XXXXXX")).string();
   if (::mkdtemp(folder.data()) == nullptr) die("no folder for a communicator");
   const std::lock_guard lock(mutex);
   if (made->empty()) {
+    remove_old_folders();
     std::atexit([] {
       std::error_code none;
       for (const std::string& one : *made) std::filesystem::remove_all(one, none);
@@ -277,6 +294,7 @@ void Clique::put(const std::string& name, Bytes bytes) {
   {
     std::ofstream out(draft, std::ios::binary);
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    if (!out.flush() && std::filesystem::exists(folder_)) die("a file of a communicator could not be written");
   }
   std::error_code none;  // the folder is gone if all ranks are
   std::filesystem::rename(draft, path(name), none);
