@@ -233,7 +233,7 @@ std::filesystem::path place_of_files() {
   return is_large && ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
 }
 
-constexpr const char* kFolders = "reigen_nccl_stand_in.";
+constexpr const char* kFolders = "nccl_stand_in.";
 
 // Ranks that were killed leave folders.
 void remove_old_folders() {
