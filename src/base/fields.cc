@@ -52,7 +52,7 @@ struct FromText {
   }
   template <class Number>
   bool operator()(std::optional<Number>* value) const {
-    if (!field.empty_word.empty() && text == field.empty_word) {
+    if (field.is_empty_word(text)) {
       value->reset();
       return true;
     }

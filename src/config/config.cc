@@ -92,7 +92,7 @@ void add_preset(std::string& text, const Preset& preset) {
 
 std::string toml_value(const Field& field) {
   const std::string text = field.text();
-  return field.is_text() || (!field.empty_word.empty() && text == field.empty_word) ? quote_toml(text) : text;
+  return field.is_text() || field.is_empty_word(text) ? quote_toml(text) : text;
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ std::string text_of(const toml::node& node) {
 // Whether a TOML value of this type is allowed for the option. For run.resume both true and "true" are allowed, because
 // a flag has the same text for both.
 bool fits(const Field& field, const toml::node& node) {
-  if (node.is_string()) return field.is_text() || (!field.empty_word.empty() && text_of(node) == field.empty_word);
+  if (node.is_string()) return field.is_text() || field.is_empty_word(text_of(node));
   if (node.is_boolean()) return field.is_switch() || field.name() == "run.resume";
   return (node.is_integer() || (node.is_floating_point() && !field.is_whole())) && !field.is_text() &&
          !field.is_switch();

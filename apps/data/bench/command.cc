@@ -57,7 +57,7 @@ void print_header(const container::Reader& reader, const std::optional<Pictures>
       fields.push_back(fmt::format("{} ({}, {} x {} on average)", field.name, pictures->format, pictures->mean.width,
                                    pictures->mean.height));
     } else if (field.kind == container::FieldKind::kLabel && found.least_label) {
-      // Only some samples were looked at, so the classes say more, where they have names.
+      // The labels found are those of some samples only. If the classes have names, all classes are known.
       const auto classes = static_cast<std::int64_t>(reader.classes().size());
       const std::int64_t least = classes > 0 ? 0 : *found.least_label;
       fields.push_back(fmt::format("{} {}..{}", field.name, least, classes > 0 ? classes - 1 : *found.most_label));

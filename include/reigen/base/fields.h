@@ -93,8 +93,10 @@ struct Field {
   bool is_switch() const { return std::holds_alternative<bool*>(value); }
   bool is_text() const;   // whether TOML writes the value in quotes
   bool is_whole() const;  // whether the value is a whole number
-  bool is_unset()
-      const;  // true for an optional without a value and without empty_word, or a number whose key is not in `given`
+  // True for an optional number without a value, unless it has an empty_word, and for one whose key is not in `given`.
+  bool is_unset() const;
+  // Whether the text stands for an optional number without a value.
+  bool is_empty_word(const std::string& text) const { return !empty_word.empty() && text == empty_word; }
   std::string text() const;      // the value as text; "not set" if is_unset()
   std::string expected() const;  // the values that are allowed: "a whole number of at least 1", "fp32, fp64"
 

@@ -109,7 +109,7 @@ class Pipeline {
   Pipeline shard(const Member& member) const;         // for this rank of a group
   Pipeline batch(std::int64_t samples) const;         // of each rank
   Pipeline global_batch(std::int64_t samples) const;  // of all ranks together
-  // LoaderOptions::prefetch, workers and most_workers
+  // Sets LoaderOptions::prefetch, workers and most_workers.
   Pipeline prefetch(int batches, int workers = 1, int most_workers = 0) const;
   // Throws InvalidArgument without batch() or global_batch(), and what Loader throws.
   Loader loader() const;

@@ -11,6 +11,12 @@ namespace reigen::train {
 
 namespace {
 
+// The rates are meant as they are, whatever the batch is.
+void leave_unscaled(OptimConfig& options) {
+  options.lr_scaling = "none";
+  options.base_batch.reset();
+}
+
 void take_from_task(Run& run) {
   const std::optional<OwnOptimizer> own = run.task.configure_optimizers(run.config);
   if (!own) return;
@@ -22,8 +28,7 @@ void take_from_task(Run& run) {
     options.rule = rule;
   });
   run.own_rate = own->rate;
-  options.lr_scaling = "none";  // the task's rate is meant as it is
-  options.base_batch.reset();
+  leave_unscaled(options);
   const bool has_groups = !options.no_decay.empty() || !options.no_adapt.empty() || !options.lr_factors.empty();
   if (has_groups && !run.own_groups.empty()) {
     throw InvalidArgument(Report{.what = "the task has groups of parameters of its own (configure_optimizers)",
@@ -43,10 +48,8 @@ void take_own_optimizer(Run& run) {
   take_from_task(run);
   if (!run.options.rate) return;
   run.own_rate = run.options.rate;
-  OptimConfig& options = run.config.optim;
-  options.lr_scaling = "none";
-  options.base_batch.reset();
-  options.schedule = {};  // a plateau would lower the rate
+  leave_unscaled(run.config.optim);
+  run.config.optim.schedule = {};  // a plateau would lower the rate
 }
 
 }  // namespace reigen::train

@@ -86,7 +86,8 @@ std::size_t RateSweep::lowest() const {
 std::optional<double> RateSweep::suggestion() const {
   std::optional<double> best;
   double steepest = 0;
-  for (std::size_t i = settled() + 1; i + 1 < steps.size() && i <= lowest(); ++i) {
+  const std::size_t last = lowest();
+  for (std::size_t i = settled() + 1; i + 1 < steps.size() && i <= last; ++i) {
     const double slope = steps[i + 1].smoothed - steps[i - 1].smoothed;
     if (slope < steepest) {
       steepest = slope;

@@ -220,10 +220,6 @@ bool run_messages(Member& member, const std::vector<Task>& tasks) {
   return is_done;
 }
 
-}  // namespace
-
-namespace {
-
 // Files of a disk take twice the time of files in memory.
 std::filesystem::path place_of_files() {
   constexpr std::uintmax_t kEnough = 1 << 30;
