@@ -498,6 +498,7 @@ TEST_P(CommunicatorContract, AbortEndsEveryRankWithTheCause) {
   run_ranks(options(), [](Rank& r) {
     auto& world = r.world();
     world.barrier();
+    meet(r, "left the barrier");
     if (r.rank() == 0) world.abort("the disk burns");
     try {
       world.barrier();

@@ -296,6 +296,7 @@ TEST(CudaIpc, AnAbortEndsCallsOfBothKindsOfMemory) {
     auto& world = r.world();
     TestBuffer<float> x(world, 100'000, false);
     world.barrier();
+    meet(r, "left the barrier");
     if (r.rank() == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       world.abort("the disk burns");

@@ -268,6 +268,7 @@ TEST(Failure, AListOfCallsAfterTheEndIsRefused) {
   run_ranks({.ranks = 2}, [](Rank& r) {
     auto& world = r.world();
     world.barrier();
+    meet(r, "left the barrier");
     world.abort("enough");
     CallList calls;
     calls.all_reduce(scratch().data(), scratch().data(), 10, DataType::kFloat32, ReduceOp::kSum);
@@ -281,6 +282,7 @@ TEST(Failure, AnAbortReachesRanksThatOnlyExchangeShortMessages) {
   run_ranks({.ranks = 3}, [](Rank& r) {
     auto& world = r.world();
     world.barrier();
+    meet(r, "left the barrier");
     if (r.rank() == 2) return world.abort("enough");
     const auto end = Deadline::after(std::chrono::seconds(20));
     int x = 0;

@@ -107,6 +107,7 @@ TEST(HierarchicalFailure, AMessageInsideAMachineSeesAnAbortFromAnother) {
   run_ranks({.ranks = 3, .backend = "hierarchical", .ranks_a_machine = 2}, [](Rank& r) {
     Communicator& world = r.world();
     world.barrier();
+    meet(r, "left the barrier");
     float x = 0;
     if (r.rank() == 1) {
       EXPECT_THROW(world.recv(&x, 1, DataType::kFloat32, 0), Aborted);

@@ -131,6 +131,7 @@ TEST(NcclStandInFailure, AnAbortEndsWhatWaitsForAMessage) {
       if (open && r.rank() == 0) world.send(data->data(), 100000, DataType::kFloat32, 1);
       if (open && r.rank() == 1) world.recv(data->data(), 100000, DataType::kFloat32, 0);
       world.barrier();
+      meet(r, "left the barrier");
       if (r.rank() == 0) {
         const Work work = world.start_send(data->data(), 100000, DataType::kFloat32, 1);
         std::this_thread::sleep_for(milliseconds(20));
@@ -176,6 +177,7 @@ TEST(NcclStandInFailure, AnAbortEndsAllThatWaits) {
     call(0);
     for (const Work& work : works) work.wait();
     world.barrier();
+    meet(r, "left the barrier");
     if (r.rank() == 0) {
       call(1);
       std::this_thread::sleep_for(milliseconds(50));
@@ -198,6 +200,7 @@ TEST(NcclStandInFailure, AnAbortBesideAnotherGroupThatWaitsReturns) {
     Communicator other = r.make_group("other");
     other.barrier();
     world.barrier();
+    meet(r, "left the barrier");
     if (r.rank() == 0) {
       const Work work = other.start_barrier();
       std::this_thread::sleep_for(milliseconds(50));
@@ -217,6 +220,7 @@ TEST(NcclStandInFailure, AnAbortEndsACollectiveThatWaits) {
     auto& world = r.world();
     auto data = std::make_unique<TestBuffer<float>>(world, 100000, false);
     world.barrier();
+    meet(r, "left the barrier");
     if (r.rank() == 2) {
       std::this_thread::sleep_for(milliseconds(20));
       world.abort("the disk burns");
@@ -280,6 +284,7 @@ TEST(NcclStandInFailure, LeavingWithAMessageThatNobodyTakesEnds) {
     auto& world = r.world();
     TestBuffer<float> x(world, 1, false);
     world.barrier();
+    meet(r, "left the barrier");
     if (r.rank() == 0) world.send(x.data(), 1, DataType::kFloat32, 1);
     r.leave();
   });

@@ -33,10 +33,4 @@ inline void check(Group& group, int needed, std::chrono::nanoseconds waited = {}
   group.check({needed}, {needed}, 0, "[test]", waited);
 }
 
-// Returns when all ranks have made this call.
-inline void meet(Rank& r, const std::string& where) {
-  r.store().add(where, 1);
-  comes_true([&] { return r.store().try_get(where) == std::to_string(r.size()); });
-}
-
 }  // namespace reigen::testing

@@ -310,6 +310,7 @@ TEST(TcpMessages, TwoThatExchangeThemSeeTheAbortOfAThird) {
   run_ranks({.ranks = 3, .backend = "tcp"}, [](Rank& r) {
     auto& world = r.world();
     world.barrier();
+    meet(r, "left the barrier");
     if (r.rank() == 2) {
       std::this_thread::sleep_for(milliseconds(100));
       world.abort("because");

@@ -107,6 +107,7 @@ std::string error_of(const Body& body) {
 void expect_end(Rank& r, const std::string& cause, const std::function<void(Chain&)>& in_left) {
   Chain chain(r);
   r.world().barrier();
+  meet(r, "left the barrier");
   const auto begin = std::chrono::steady_clock::now();
   const std::string text = error_of([&] {
     if (r.rank() < 2) in_left(chain);

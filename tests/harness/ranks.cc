@@ -265,6 +265,15 @@ Communicator Rank::make_group(const std::string& name) {
   return Communicator(group);
 }
 
+void meet(Rank& r, const std::string& where) {
+  r.store().add(where, 1);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (r.store().try_get(where) != std::to_string(r.size())) {
+    if (deadline.expired()) throw std::runtime_error("not all ranks came to \"" + where + "\" within 20 s");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 void Rank::step(int number) const {
   const Fault& fault = options_.fault;
   if (fault.rank != rank_ || fault.step != number) return;

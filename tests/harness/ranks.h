@@ -66,6 +66,10 @@ class Rank {
   std::unique_ptr<Communicator> world_;
 };
 
+// Returns when all ranks have made this call, which only the store sees. A rank may be inside a barrier still after
+// another has left it; so an abort behind a barrier may reach it there. Behind this call all ranks have left.
+void meet(Rank& r, const std::string& where);
+
 using RankBody = std::function<void(Rank&)>;
 
 // How a rank ended. For threads, exit_code is 0, or 1 with the exception's text as output.

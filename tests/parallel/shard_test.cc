@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <latch>
 #include <memory>
 
 #include "harness/torch.h"
@@ -246,12 +247,14 @@ TEST_P(EveryShard, ARankWithoutSamplesSynchronizes) {
 
 // A rank leaves between the two synchronisations of a step, or in the middle of a validation.
 TEST_P(EveryShard, ARankThatLeavesIsNamedToThoseThatWaitInAStep) {
+  std::latch both(2);  // the end does not reach a backward
   on_ranks(2, [&](Communicator& world) -> Tensors {
     Wide model(at::kFloat);
     auto parallel = data_parallel(model, world, sharing(GetParam()));
     optim::SGD optimizer(parallel.parameters(), {.lr = 0.1});
     optim::ExponentialMovingAverage average(parallel.parameters(), {.decay = 0.9});
     loss_of(parallel(input_of(0, world))).backward();
+    both.arrive_and_wait();
     if (world.rank() == 1) {
       world.abort("no more samples");
       return {torch::zeros(1)};
