@@ -42,7 +42,7 @@ void Queue::push(std::function<void()> task) {
   std::lock_guard lock(mutex_);
   if (auto* const work = recorded_.load(); work != nullptr && are_tasks_recorded()) work->push_back(task);
   tasks_.push_back(std::move(task));
-  changed_.notify_all();
+  if (!working_) changed_.notify_all();  // a worker that works looks before it waits
 }
 
 bool Queue::is_idle() {
@@ -82,7 +82,7 @@ void Queue::run() {
     task = nullptr;
     lock.lock();
     working_ = false;
-    changed_.notify_all();
+    if (waiting_ > 0 && tasks_.empty()) changed_.notify_all();
   }
 }
 

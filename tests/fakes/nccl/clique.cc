@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,11 +13,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "comm/reduce/reduce.h"
 #include "fakes/cuda/device.h"
+#include "reigen/base/unique_fd.h"
 
 namespace reigen::testing::stand_in {
 
@@ -65,21 +67,12 @@ std::size_t output_count(const Task& task, const Member& member) {
 // A rank's part of a collective. The input is a copy, so that no rank reads another rank's memory.
 struct Part {
   Task task;
-  std::shared_ptr<const Clique::Bytes> file;  // the task, then the input
-  const std::byte* input() const { return file->data() + sizeof(Task); }
+  File file;  // the task, then the input
+  const std::byte* input() const { return file.begin.get() + sizeof(Task); }
 };
 
-// The bytes of `task`, if it is given, and of memory of the device.
-Clique::Bytes bytes_of(const Task* task, const void* data, std::size_t count) {
-  Clique::Bytes bytes;
-  bytes.reserve(sizeof(Task) + count);
-  const auto add = [&](const void* from, std::size_t size) {
-    bytes.insert(bytes.end(), static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + size);
-  };
-  if (task != nullptr) add(task, sizeof(Task));
-  if (count > 0) add(reach(data), count);
-  return bytes;
-}
+// Memory of the device.
+Bytes bytes_of(const void* data, std::size_t count) { return count > 0 ? Bytes(reach(data), count) : Bytes(); }
 
 bool is_same(const Task& a, const Task& b) {
   const auto op = [](const Task& task) { return std::min<int>(task.op, ncclNumOps); };
@@ -139,8 +132,8 @@ std::optional<std::vector<Part>> parts_of(const Clique& clique, std::uint64_t nu
     auto file = clique.get(part_name(number, rank));
     if (!file) return std::nullopt;
     Part& part = parts.emplace_back();
-    std::memcpy(static_cast<void*>(&part.task), file->data(), sizeof(Task));
-    part.file = std::move(file);
+    std::memcpy(static_cast<void*>(&part.task), file->begin.get(), sizeof(Task));
+    part.file = *std::move(file);
   }
   return parts;
 }
@@ -152,12 +145,11 @@ bool run_collective(Member& member, const Task& task) {
   if (input_bytes > 0) require_memory(task.input, input_bytes, member.device, "a collective's input");
   if (output_bytes > 0) require_memory(task.output, output_bytes, member.device, "a collective's output");
   const std::uint64_t number = member.collectives++;
-  Clique::Bytes own = bytes_of(&task, task.input, input_bytes);
   std::optional<std::vector<Part>> parts;
   {
     std::unique_lock lock(clique.mutex);
     if (member.aborted) return false;
-    clique.put(part_name(number, member.rank), std::move(own));
+    clique.put(part_name(number, member.rank), std::as_bytes(std::span(&task, 1)), bytes_of(task.input, input_bytes));
     int present = 0;  // of the first ranks, so that each look asks only for the next one
     const bool have_come = wait_until(member, lock, [&] {
       while (present < clique.size && clique.has(part_name(number, present))) ++present;
@@ -194,21 +186,21 @@ bool run_messages(Member& member, const std::vector<Task>& tasks) {
     if (bytes > 0) require_memory(data, bytes, member.device, "a message");
     if (task.kind != Kind::kSend) continue;
     sent.push_back(letter_name(member.rank, task.peer, member.sent[task.peer]++));
-    clique.put(sent.back(), bytes_of(nullptr, data, bytes));
+    clique.put(sent.back(), {}, bytes_of(data, bytes));
   }
   bool is_done = true;
   for (const Task& task : tasks) {
     if (task.kind != Kind::kRecv || !is_done) continue;
     const std::string name = letter_name(task.peer, member.rank, member.received[task.peer]++);
-    std::shared_ptr<const Clique::Bytes> letter;
+    std::optional<File> letter;
     is_done = wait_until(member, lock, [&] {
       letter = clique.get(name);
-      return letter != nullptr;
+      return letter.has_value();
     });
     if (!is_done) continue;
     const std::size_t bytes = task.count * size_of(task.type);
-    if (letter->size() != bytes) is_done = wait_until(member, lock, [] { return false; });
-    if (is_done && bytes > 0) std::memcpy(reach(task.output), letter->data(), bytes);
+    if (letter->size != bytes) is_done = wait_until(member, lock, [] { return false; });
+    if (is_done && bytes > 0) std::memcpy(reach(task.output), letter->begin.get(), bytes);
     if (is_done) clique.remove(name);
   }
   is_done = is_done && wait_until(member, lock, [&] {
@@ -227,6 +219,40 @@ std::filesystem::path place_of_files() {
   std::error_code error;
   const bool is_large = std::filesystem::space(memory, error).available >= kEnough && !error;
   return is_large && ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
+}
+
+File copy_of(Bytes head, Bytes body) {
+  const std::shared_ptr<std::byte[]> bytes(new std::byte[head.size() + body.size()]);
+  std::copy(head.begin(), head.end(), bytes.get());
+  std::copy(body.begin(), body.end(), bytes.get() + head.size());
+  return {.begin = {bytes, bytes.get()}, .size = head.size() + body.size()};
+}
+
+// Returns false if the file cannot be written.
+bool write(const std::string& path, Bytes head, Bytes body) {
+  const UniqueFd file(::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+  if (!file) return false;
+  for (Bytes rest : {head, body}) {
+    while (!rest.empty()) {
+      const ssize_t written = ::write(file.get(), rest.data(), rest.size());
+      if (written <= 0) return false;
+      rest = rest.subspan(static_cast<std::size_t>(written));
+    }
+  }
+  return true;
+}
+
+// Returns nothing if there is no such file.
+std::optional<File> map(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0) return std::nullopt;
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size == 0) return File();
+  void* const begin = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, file.get(), 0);
+  if (begin == MAP_FAILED) die("a file of a communicator could not be mapped");
+  const auto unmap = [size](const std::byte* at) { ::munmap(const_cast<std::byte*>(at), size); };
+  return File{.begin = {static_cast<const std::byte*>(begin), unmap}, .size = size};
 }
 
 constexpr const char* kFolders = "nccl_stand_in.";
@@ -265,13 +291,13 @@ bool Clique::join(int rank, int device) {
       ::open(path(fmt::format("device.{}", device)).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   if (place < 0) return false;
   ::close(place);
-  put(fmt::format("joined.{}", rank), {});
+  put(fmt::format("joined.{}", rank), {}, {});
   joined_here_ += 1;
   return true;
 }
 
 void Clique::leave(int rank) {
-  put(fmt::format("gone.{}", rank), {});
+  put(fmt::format("gone.{}", rank), {}, {});
   std::error_code none;
   if (gone() == size) std::filesystem::remove_all(folder_, none);
   changed.notify_all();
@@ -280,34 +306,24 @@ void Clique::leave(int rank) {
 // A folder that is removed means that all ranks are gone.
 int Clique::gone() const { return is_in_memory() || std::filesystem::exists(folder_) ? count("gone.") : size; }
 
-void Clique::put(const std::string& name, Bytes bytes) {
+void Clique::put(const std::string& name, Bytes head, Bytes body) {
   if (is_in_memory()) {
-    in_memory_[name] = std::make_shared<const Bytes>(std::move(bytes));
+    in_memory_[name] = copy_of(head, body);
     return changed.notify_all();
   }
   static std::atomic<std::uint64_t> number{0};
   const std::string draft = path(fmt::format("draft.{}.{}", ::getpid(), number++));
-  {
-    std::ofstream out(draft, std::ios::binary);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (!out.flush() && std::filesystem::exists(folder_)) die("a file of a communicator could not be written");
-  }
+  const bool is_whole = write(draft, head, body);
+  if (!is_whole && std::filesystem::exists(folder_)) die("a file of a communicator could not be written");
   std::error_code none;  // the folder is gone if all ranks are
   std::filesystem::rename(draft, path(name), none);
   changed.notify_all();
 }
 
-std::shared_ptr<const Clique::Bytes> Clique::get(const std::string& name) const {
-  if (is_in_memory()) {
-    const auto found = in_memory_.find(name);
-    return found == in_memory_.end() ? nullptr : found->second;
-  }
-  std::ifstream in(path(name), std::ios::binary | std::ios::ate);
-  if (!in) return nullptr;
-  Bytes bytes(static_cast<std::size_t>(in.tellg()));
-  in.seekg(0);
-  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  return std::make_shared<const Bytes>(std::move(bytes));
+std::optional<File> Clique::get(const std::string& name) const {
+  if (!is_in_memory()) return map(path(name));
+  const auto found = in_memory_.find(name);
+  return found == in_memory_.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool Clique::has(const std::string& name) const {

@@ -21,6 +21,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,14 @@ struct Task {
 
 std::size_t size_of(ncclDataType_t type);
 
+using Bytes = std::span<const std::byte>;
+
+// What a file holds: memory of this process, or the mapped file. It stays readable when the file is removed.
+struct File {
+  std::shared_ptr<const std::byte> begin;
+  std::size_t size = 0;
+};
+
 class Clique {
  public:
   Clique(std::string folder, int ranks) : size(ranks), folder_(std::move(folder)) {}
@@ -53,9 +63,8 @@ class Clique {
   int joined() const { return is_in_memory() ? size : count("joined."); }
   int gone() const;
 
-  using Bytes = std::vector<std::byte>;
-  void put(const std::string& name, Bytes bytes);
-  std::shared_ptr<const Bytes> get(const std::string& name) const;  // null: there is no such file
+  void put(const std::string& name, Bytes head, Bytes body);
+  std::optional<File> get(const std::string& name) const;
   bool has(const std::string& name) const;
   void remove(const std::string& name);
 
@@ -74,7 +83,7 @@ class Clique {
 
   const std::string folder_;
   int joined_here_ = 0;  // ranks of this process
-  std::map<std::string, std::shared_ptr<const Bytes>> in_memory_;
+  std::map<std::string, File> in_memory_;
 };
 
 // One rank of a clique, as its kernels see it.
