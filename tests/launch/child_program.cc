@@ -52,6 +52,10 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 
 }  // namespace
 
+void reset_signals() {
+  for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);
+}
+
 ChildProgram::ChildProgram(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
@@ -65,8 +69,15 @@ ChildProgram::ChildProgram(const std::vector<std::string>& command, const std::v
   }
   std::vector<std::string> words = command;
   std::vector<std::string> variables = changed_environment(environment);
-  const int error = ::posix_spawnp(&pid_, words.front().c_str(), &actions, nullptr, pointers(words).data(),
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  sigset_t all;
+  ::sigfillset(&all);
+  ::posix_spawnattr_setsigdefault(&attributes, &all);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  const int error = ::posix_spawnp(&pid_, words.front().c_str(), &actions, &attributes, pointers(words).data(),
                                    pointers(variables).data());
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error("posix_spawn " + words.front());
 }

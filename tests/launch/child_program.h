@@ -38,6 +38,10 @@ class ChildProgram {
   std::string text_[2];
 };
 
+// For a child of fork() before it runs a program: no signal is ignored, also if the tests run under nohup or in the
+// background of a shell. ChildProgram does the same.
+void reset_signals();
+
 // Like wait(), for a program that trains: it waits five times as long, because a busy machine is slow.
 int wait_for(ChildProgram& program);
 

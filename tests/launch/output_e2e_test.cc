@@ -135,6 +135,7 @@ std::string on_terminal(std::vector<std::string> command, int* code) {
   const winsize size{24, 90, 0, 0};
   const pid_t pid = ::forkpty(&master, nullptr, nullptr, &size);
   if (pid == 0) {
+    reset_signals();
     std::vector<char*> words;
     for (std::string& word : command) words.push_back(word.data());
     words.push_back(nullptr);

@@ -156,6 +156,7 @@ TEST(Signals, ATerminalThatHangsUpLeavesRanksTheTimeToSave) {
   int master = -1;
   const pid_t pid = ::forkpty(&master, nullptr, nullptr, nullptr);
   if (pid == 0) {
+    reset_signals();
     std::vector<std::string> command =
         shell_ranks("trap 'for i in 1 2 3 4 5 6; do echo line; echo line >&2; sleep 0.1; done; exit 75' HUP");
     std::vector<char*> words;
