@@ -67,4 +67,29 @@ std::string quote_shell(const std::string& word) {
   return quoted + "'";
 }
 
+// After a mismatch the search returns only to the last `*`
+// before the mismatch. The texts that earlier `*` have matched need not change, because the last `*` can match any
+// text.
+bool matches_pattern(std::string_view pattern, std::string_view text) {
+  std::size_t at = 0;
+  std::size_t in_text = 0;
+  std::size_t star = std::string_view::npos;
+  std::size_t star_text = 0;
+  while (in_text < text.size()) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      star_text = in_text;
+    } else if (at < pattern.size() && (pattern[at] == '?' || pattern[at] == text[in_text])) {
+      ++at;
+      ++in_text;
+    } else if (star != std::string_view::npos) {
+      at = star + 1;
+      in_text = ++star_text;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
+}
+
 }  // namespace reigen::base

@@ -35,6 +35,9 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
 // items.
 std::vector<std::string> split(std::string_view text, char separator);
 
+// Whether the whole text matches the pattern, in which `*` matches any text and `?` any character.
+bool matches_pattern(std::string_view pattern, std::string_view text);
+
 // A number with its noun in singular or plural: "1 step", "2 steps".
 std::string counted(std::int64_t number, std::string_view what);
 

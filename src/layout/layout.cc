@@ -14,6 +14,12 @@ namespace {
 
 bool has_16_bits(format::TensorType type) { return format::bits_of(type) == 16; }
 
+// Whether the optimizer keeps the state for the tensor.
+bool keeps(const TensorSpec& tensor, const StateSpec& state) {
+  if (state.of_16_bits_only && !has_16_bits(tensor.type)) return false;
+  return !state.optimizer || *state.optimizer == tensor.optimizer;
+}
+
 Part nothing_of(Part part) {
   part.first = part.count = 0;
   return part;
@@ -218,7 +224,7 @@ void Layout::visit_bytes(Role role, const Coordinates& at, const Visit& visit) c
     }
     if (role != Role::kState || !range.trainable) continue;
     for (const StateSpec& state : states_) {
-      if (state.of_16_bits_only && !has_16_bits(range.type)) continue;
+      if (!keeps(model_.tensors[first], state)) continue;
       const std::int64_t size = element_bytes(type_of(state, first));
       if (state.is_scalar) {
         visit(Medium::kHost, static_cast<std::int64_t>(range.tensors.size()) * size);
@@ -257,7 +263,7 @@ std::int64_t Layout::bytes_given(const Coordinates& at) const {
     if (!spec.trainable) continue;
     const std::int64_t elements = given_in(here, i, Role::kState, at).count;
     for (const StateSpec& state : states_) {
-      if (state.is_scalar || (state.of_16_bits_only && !has_16_bits(spec.type))) continue;
+      if (state.is_scalar || !keeps(spec, state)) continue;
       sum += elements * element_bytes(type_of(state, i));
     }
   }

@@ -93,7 +93,9 @@ std::vector<Range> pack(const ModelSpec& model, const PackingGroup& group, const
   std::vector<Range> ranges;
   for (const std::size_t i : group.tensors) {
     const TensorSpec& tensor = model.tensors[i];
-    auto range = std::find_if(ranges.begin(), ranges.end(), [&](const Range& r) { return r.type == tensor.type; });
+    auto range = std::find_if(ranges.begin(), ranges.end(), [&](const Range& r) {
+      return r.type == tensor.type && model.tensors[r.tensors.front()].optimizer == tensor.optimizer;
+    });
     if (range == ranges.end()) {
       range =
           ranges.insert(ranges.end(), Range{.type = tensor.type, .unit = group.unit, .trainable = tensor.trainable});

@@ -11,7 +11,7 @@
 
 namespace reigen::layout {
 
-// Tensors that are packed together. The tensors of each element type get a buffer of their own.
+// Tensors that are packed together. The tensors of each element type and of each optimizer get a buffer of their own.
 struct PackingGroup {
   std::size_t unit = kNoUnit;
   std::vector<std::size_t> tensors = {};  // indices in ModelSpec::tensors
@@ -22,7 +22,8 @@ struct PackingGroup {
 std::vector<PackingGroup> group_by_unit(const ModelSpec& model, const std::vector<std::size_t>& tensors,
                                         const std::vector<Shape>& boxes, std::size_t limit);
 
-// Returns one flat buffer (Range) for each element type in the group, in the order of the types' first tensors.
+// Returns one flat buffer (Range) for each element type and each optimizer in the group, in the order of their first
+// tensors.
 // `shares` is the number of ranks among which each buffer is divided. `has_spares` says whether spare blocks for
 // backward follow the gradients (Range::spares).
 std::vector<Range> pack(const ModelSpec& model, const PackingGroup& group, const std::vector<Shape>& boxes, int shares,

@@ -1,8 +1,13 @@
 #include "reigen/parallel/data_parallel.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <utility>
 
 #include "parallel/gradient_reducer.h"
+#include "parallel/name_patterns.h"
+#include "reigen/base/error.h"
 
 namespace reigen::parallel {
 
@@ -18,6 +23,25 @@ DataParallelBase::DataParallelBase(torch::nn::Module& module, Communicator world
 DataParallelBase::DataParallelBase(std::shared_ptr<GradientReducer> reducer) : reducer_(std::move(reducer)) {}
 
 const std::vector<ParameterRange>& DataParallelBase::parameters() const { return reducer_->ranges(); }
+
+std::vector<ParameterRange> DataParallelBase::parameters(const std::vector<std::string>& patterns) const {
+  std::vector<ParameterRange> result;
+  for (const ParameterRange& range : parameters()) {
+    std::vector<std::string> others;
+    for (const tensor::Segment& segment : range.segments()) {
+      if (!matches_one(patterns, segment.name, segment.aliases)) others.push_back(segment.name);
+    }
+    if (others.size() == range.size()) continue;
+    if (!others.empty()) {
+      throw InvalidArgument(Report{.what = fmt::format("[data_parallel] parameters(\"{}\") are not apart from others",
+                                                       fmt::join(patterns, "\", \"")),
+                                   .got = fmt::format("{} in the same range", others.front()),
+                                   .fix = "give data_parallel() the patterns of each optimizer (.optimizers)"});
+    }
+    result.push_back(range);
+  }
+  return result;
+}
 
 std::vector<ParameterRange> DataParallelBase::weights() const { return reducer_->all_ranges(); }
 

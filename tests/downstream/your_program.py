@@ -179,9 +179,22 @@ def tensors():
     require_equal("two_inputs_hdf5", [losses_of_run(SCRATCH / f"measured_{n}") for n in RANKS])
 
 
+def dcgan():
+    """Two optimizers whose steps the task makes."""
+    directory = SCRATCH / "dcgan"
+    run(BUILD / "dcgan", "-n", 2, "--run.dir", directory, "--model.width", 4, "--train.max_steps", 6)
+    lines = lines_of(directory)
+    if len(lines) < 6 or not {"lr/generator", "lr/discriminator", "loss_of_generator"} <= set(lines[0]):
+        sys.exit(f"dcgan lacks figures of its own: {lines}")
+    run(BUILD / "dcgan", "predict", "--run.dir", directory)
+    if (directory / "predictions.safetensors").stat().st_size < 64 * 28 * 28 * 4:
+        sys.exit("dcgan predict wrote too little")
+
+
 shapes()
 photos()
 tensors()
+dcgan()
 for name in ("horovod_port", "own_transformer"):
     require_equal(name, [losses_in(by_launcher(n, BUILD / name)) for n in RANKS])
 

@@ -4,8 +4,8 @@
 
 #include <mutex>
 
-#include "train/model/optimization.h"
 #include "train/model/parallel_options.h"
+#include "train/optimizer/optimization.h"
 #include "train/run/agree.h"
 #include "train/small_run.h"
 

@@ -1,6 +1,6 @@
 // The options of section optim. Runs with every optimizer are resumed with the same bits. Schedules, clipping and
 // averages have their effect on the files of a run.
-#include "train/model/optimization.h"
+#include "train/optimizer/optimization.h"
 
 #include <cmath>
 

@@ -22,6 +22,7 @@ struct TensorSpec {
   bool trainable = true;
   bool packs = true;           // may share a flat buffer with other tensors; false, for example, for integers
   std::size_t unit = kNoUnit;  // index in ModelSpec::units; kNoUnit means that the tensor belongs to no unit
+  std::size_t optimizer = 0;   // the number of the optimizer that steps it; each optimizer has buffers of its own
   int stage = 0;               // the coordinate on axis "pp" of the ranks that hold it (pipeline parallelism)
   // Further coordinates on axis "pp", of ranks whose stages use the tensor too (tied weights). These ranks hold copies,
   // which they do not write to checkpoints.
@@ -42,8 +43,9 @@ struct StateSpec {
   // type_of_16_bits is set, the states of tensors with a 16-bit type have this type instead.
   std::optional<format::TensorType> type = {};
   std::optional<format::TensorType> type_of_16_bits = {};
-  bool of_16_bits_only = false;  // for master weights: only 16-bit tensors have this state
-  bool is_scalar = false;        // one element for each tensor, on every rank; for example a count of steps
+  bool of_16_bits_only = false;               // for master weights: only 16-bit tensors have this state
+  std::optional<std::size_t> optimizer = {};  // only tensors of this optimizer have the state; not set: all
+  bool is_scalar = false;  // one element for each tensor, on every rank; for example a count of steps
 
   bool operator==(const StateSpec&) const = default;
 };

@@ -23,6 +23,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "reigen/layout/choose.h"
@@ -93,6 +94,11 @@ struct DataParallelOptions {
   // bucket_mb of parameters that follow each other in the model. All groups remain gathered from the first forward to
   // the step.
   std::vector<nn::Unit> units = {};
+  // For several optimizers, each of which steps a part of the parameters: a list of patterns for each optimizer. In a
+  // pattern `*` matches any text, and `?` any character. A parameter belongs to the first list with a pattern that
+  // matches one of its names, or to none. Parameters of different lists never lie in one range, so
+  // DataParallelBase::parameters(patterns) can return those of one list.
+  std::vector<std::vector<std::string>> optimizers = {};
   // A directory on a disk. If it is set, optimizer states and sharded weights are unnamed files in this directory. The
   // kernel caches as much of the files in memory as there is room for. As long as the files fit into memory, they are
   // as fast as memory. If they do not fit, they are as slow as the disk. If `offload` is empty, the data are in memory.

@@ -2,6 +2,7 @@
 
 #include <c10/core/ScalarType.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -102,6 +103,9 @@ std::vector<std::string> describe_options(const DataParallelOptions& options) {
   }
   if (options.pipeline) lines.push_back(fmt::format("option pipeline: {}", options.pipeline.mesh().to_text()));
   for (const nn::Unit& unit : options.units) lines.push_back(fmt::format("unit {}", unit.name()));
+  for (const std::vector<std::string>& patterns : options.optimizers) {
+    lines.push_back(fmt::format("option optimizers: {}", fmt::join(patterns, ", ")));
+  }
   lines.push_back(fmt::format("option backwards_per_reduction: {}", options.backwards_per_reduction));
   return lines;
 }

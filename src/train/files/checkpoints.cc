@@ -122,7 +122,7 @@ void Checkpoints::look_at_room() {
   const std::int64_t at_once =
       std::max<std::int64_t>(std::min(to_come + there, run_.config.checkpoint.keep + 1) - there, 1);
   const auto one = static_cast<std::uint64_t>(bytes);
-  const int models = model_.optimization().has_average() ? 2 : 1;
+  const int models = model_.optimizers().has_average() ? 2 : 1;
   const auto model = static_cast<std::uint64_t>(models * model_.whole_weights());
   const std::uint64_t needed = static_cast<std::uint64_t>(at_once) * one + model;
   if (*room >= needed) return;

@@ -28,7 +28,7 @@ void ModelFiles::write() {
   model_.settle();
   make_room();
   has_model_ = outcome_.attempt("model.safetensors", [&] { write_model(); });
-  if (!model_.optimization().has_average()) return;
+  if (!model_.optimizers().has_average()) return;
   outcome_.attempt("model_ema.safetensors", [&] { write_average(); });
 }
 
@@ -36,7 +36,7 @@ void ModelFiles::write() {
 // stopped before its end, deletes none.
 void ModelFiles::make_room() {
   if (!run_.is_first() || checkpoints_.saved() <= 0 || run_.done < run_.total) return;
-  const int models = model_.optimization().has_average() ? 2 : 1;
+  const int models = model_.optimizers().has_average() ? 2 : 1;
   const auto bytes = static_cast<std::uint64_t>(model_.whole_weights() * models);
   try {
     const auto gone =
@@ -82,7 +82,7 @@ void ModelFiles::write_average() {
     });
     return;
   }
-  auto averaged = model_.optimization().swap_in_average();
+  auto averaged = model_.optimizers().swap_in_average();
   try {
     together(run_.world, "averaged weights", [&] {
       if (run_.is_first()) {
@@ -102,7 +102,7 @@ bool ModelFiles::has_results() const {
   if (run_.is_first()) {
     std::error_code ignored;
     there = steps_of_summary(files_.directory() / "summary.json") >= run_.done && fs::exists(path(), ignored) &&
-            (!model_.optimization().has_average() || fs::exists(path_of_average(), ignored));
+            (!model_.optimizers().has_average() || fs::exists(path_of_average(), ignored));
   }
   return !share_text(run_.world, there ? "yes" : "").empty();
 }

@@ -42,7 +42,7 @@ Figures Evaluation::run(const Over& over) {
   const LogTo to(run_.task, &metrics);
   metrics_ = &metrics;
   model_.settle();
-  auto averaged = model_.is_made() ? model_.optimization().swap_in_average() : std::nullopt;
+  auto averaged = model_.is_made() ? model_.optimizers().swap_in_average() : std::nullopt;
   torch::nn::Module& module = run_.task.module();
   const bool was_training = module.is_training();
   module.eval();

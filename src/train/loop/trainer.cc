@@ -8,7 +8,6 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -33,6 +32,7 @@
 #include "train/loop/evaluation.h"
 #include "train/loop/late_steps.h"
 #include "train/loop/losses.h"
+#include "train/loop/manual_steps.h"
 #include "train/loop/own_loss.h"
 #include "train/loop/predictions.h"
 #include "train/loop/step_graph.h"
@@ -48,6 +48,7 @@
 #include "train/run/failure.h"
 #include "train/run/run.h"
 #include "train/run/step_times.h"
+#include "train/start/fast_dev.h"
 #include "train/start/resume.h"
 #include "train/start/run_data.h"
 #include "train/watch/board_watch.h"
@@ -61,22 +62,12 @@ namespace reigen::train {
 
 // The order of the members matters, because the constructor of a member takes members above it.
 struct Trainer::Impl {
-  // A folder that is removed with this object, by rank 0.
-  struct Temporary {
-    ~Temporary() {
-      std::error_code ignored;
-      if (!path.empty()) std::filesystem::remove_all(path, ignored);
-    }
-    std::filesystem::path path = {};
-  };
-
   Impl(Task& task, DataModule& its_data, Communicator world, TrainerOptions options)
       : run(task, its_data, std::move(world), std::move(options)) {}
 
   FitResult fit();
   void open();
   void begin();
-  void try_out();
   void begin_evaluation();
   template <class Body>
   auto evaluate(const Body& body);
@@ -86,12 +77,14 @@ struct Trainer::Impl {
   bool run_epoch(std::int64_t epoch);
   void step(const data::Batch& batch, double waited);
   void make_step(const data::Batch& batch, double waited);
+  void make_manual_step(const data::Batch& batch, StepTime& time);
+  void end_step(const Losses::Step& given, const OwnLoss& own, bool is_late, const data::Batch& batch, StepTime& time);
   OwnLoss forward_and_backward(const data::Batch& batch, StepTime& time);
   void judge(Losses::Step& step, double own, Optimization::Gradients& gradients, const data::Batch& batch);
   void pass_over(const data::Batch& batch, double waited);
   void end_phase(Phase phase);
 
-  Temporary temporary;  // removed last, when no file of it is open
+  FastDev fast_dev;  // its folder is removed last, when no file of it is open
   Run run;
   StepTimes times;
   Stopwatch cycle;  // runs from the end of a step to the end of the next step
@@ -168,7 +161,7 @@ void Trainer::Impl::open() {
     if (run.config.run.find_lr && run.config.run.fast_dev == 0) {  // program/rate_sweep.h sets both
       throw InvalidArgument(Report{.what = "run.find_lr is for whole programs (train::run)", .fix = "leave it out"});
     }
-    if (run.config.run.fast_dev > 0) try_out();
+    if (run.config.run.fast_dev > 0) fast_dev.begin(run);
     take_own_optimizer(run);
     run.device = device_of(run.config.train, run.world);
     open_mesh(run);
@@ -184,21 +177,6 @@ void Trainer::Impl::open() {
   // A graph cannot be captured on the default stream, and everything that takes part must be on one stream.
   if (graph.is_wanted()) own_stream = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getNewStream(run.device);
   tensor::share_cores(run.world, static_cast<int>(run.config.train.threads));
-}
-
-// run.fast_dev: a short run in a folder that goes with the trainer.
-void Trainer::Impl::try_out() {
-  const std::int64_t batches = run.config.run.fast_dev;
-  const std::string name =
-      fmt::format("reigen_fast_dev_{}_{}", ::getpid(), std::chrono::steady_clock::now().time_since_epoch().count());
-  temporary.path = std::filesystem::temp_directory_path() / name;
-  run.config.run.dir = temporary.path.string();
-  run.config.train.max_steps = batches;
-  run.config.train.epochs = std::max<std::int64_t>(run.config.train.epochs, batches);
-  run.config.validate.limit = batches * run.task.validation_batch() * run.data.size();
-  run.config.log = {.tensorboard = false};
-  run.config.checkpoint = {};
-  run.config.stop = {};
 }
 
 FitResult Trainer::Impl::fit() {
@@ -477,6 +455,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   end_phase(Phase::kData);
   model.parallel().number_step(run.done + 1);
   not_finite.begin_step();
+  if (run.manual != nullptr) return make_manual_step(batch, time);
   const OwnLoss own = forward_and_backward(batch, time);
   model.note_step();
   const double averaging = run.world.size() > 1 ? model.parallel().last_exposed_communication().count() : 0;
@@ -501,6 +480,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   } else {
     callbacks.before_optimizer();
     gradients = model.optimization().step(run.done, gradients, model.ranks_differ() ? &run.world : nullptr);
+    if (gradients.finite && gradients.stepped) model.optimizers().update_average();
     if (!gradients.finite) not_finite.meet_after_step(batch);
     given.grad_norm = gradients.norm;
     if (!is_late) not_finite.note_numbers(run.done + 1);
@@ -512,6 +492,30 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   const double meetings = model.seconds_met() - met;
   time.exposed += meetings;
   time.optimizer -= meetings;
+  end_step(given, own, is_late, batch, time);
+}
+
+void Trainer::Impl::make_manual_step(const data::Batch& batch, StepTime& time) {
+  const ManualStep step = train::make_manual_step(run, model, not_finite, callbacks, batch, time, [&](Phase ended) {
+    end_phase(ended);
+    return phase.lap();
+  });
+  model.note_step();
+  Optimization::Gradients gradients;  // the steps have looked at them
+  const double own = step.loss.value();
+  const Losses::Step given{.loss = losses.add_up(own, gradients, batch), .grad_norm = step.grad_norm};
+  time.exposed += phase.lap();
+  if (!std::isfinite(given.loss)) {
+    const double mean = batch.terms > 0 ? own / static_cast<double>(batch.terms) : 0;
+    not_finite.meet_late({.step = run.done + 1, .loss = given.loss, .own = mean}, batch);
+  }
+  not_finite.note_numbers(run.done + 1);
+  end_step(given, step.loss, false, batch, time);
+}
+
+// Counts the step, and notes what it gave.
+void Trainer::Impl::end_step(const Losses::Step& given, const OwnLoss& own, bool is_late, const data::Batch& batch,
+                             StepTime& time) {
   time.step = cycle.lap();
   run.done += 1;
   side_by_side.end_step(given.skipped);

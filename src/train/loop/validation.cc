@@ -110,7 +110,7 @@ void Validation::run_in_epoch(std::int64_t epoch) {
   run_.say(prefix + run_.task.describe(figures));
   if (best_.is_on()) best_.note(figure_of("checkpoint.monitor", figures, best_.monitor()));
   if (plateau_->is_on() && plateau_->note(figure_of("optim.monitor", figures, plateau_->monitor()))) {
-    model_.optimization().set_lr_factor(plateau_->factor());
+    model_.optimizers().set_lr_factor(plateau_->factor());
     run_.say(fmt::format("after step {} the learning rate is multiplied by {:.6g}: {} stopped improving", run_.done,
                          plateau_->factor(), plateau_->monitor()));
   }
@@ -182,7 +182,7 @@ void Validation::remember(const std::vector<Earlier>& validations) {
     each(plateau_->monitor(), [&](const Earlier& one, double value) {
       if (!one.is_last) plateau_->note(value);
     });
-    model_.optimization().set_lr_factor(plateau_->factor());
+    model_.optimizers().set_lr_factor(plateau_->factor());
   }
   if (!early_stop_.is_on()) return;
   each(early_stop_.monitor(), [&](const Earlier& one, double value) {

@@ -23,6 +23,7 @@
 #include "train/model/memory_fit.h"
 #include "train/model/parallel_options.h"
 #include "train/model/verify_before_training.h"
+#include "train/optimizer/own_optimizer.h"
 #include "train/run/agree.h"
 
 namespace reigen::train {
@@ -149,6 +150,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   parallel::DataParallelOptions how =
       data_parallel_options(config.parallel, run_.data, run_.device, run_.mesh.has_value());
   how.units = run_.task.units();
+  for (const PartOptimizer& part : run_.parts) how.optimizers.push_back(part.parameters);
   if (config.mesh.tp > 1) {
     divided_ = how.tensor_parallel = divide_layers(run_);
     run_.task.divide(how.tensor_parallel);
@@ -168,7 +170,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
   if (without_memory) how.initialize = alone([&] { set_values(start); });
   parallel::LayoutInputs inputs = parallel::layout_inputs(run_.task.module(), run_.world, how);
-  inputs.choices.states = states_of(config.optim);
+  inputs.choices.states = states_of(run_);
   const layout::Layout layout = inputs.choose();
   mesh_.clear();
   for (const layout::Axis& axis : layout.axes()) mesh_.emplace_back(axis.name, axis.size);
@@ -192,13 +194,31 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
     }
   }
   parallel_.emplace(run_.task.module(), run_.world, how);
-  optimization_.emplace(config, parallel_->parameters(),
-                        RunLength{.total_steps = run_.total,
-                                  .global_batch = start.global_batch,
-                                  .world_size = run_.data.size(),
-                                  .steps_of_epoch = run_.steps_of_epoch,
-                                  .own_rate = run_.own_rate},
-                        pipeline_ ? pipeline_.parameters() : std::vector<layout::TensorSpec>(), run_.own_groups);
+  make_optimizers(start);
+}
+
+void TrainedModel::make_optimizers(const Start& start) {
+  RunLength length{.total_steps = run_.total,
+                   .global_batch = start.global_batch,
+                   .world_size = run_.data.size(),
+                   .steps_of_epoch = run_.steps_of_epoch,
+                   .own_rate = run_.own_rate};
+  const auto whole = pipeline_ ? pipeline_.parameters() : std::vector<layout::TensorSpec>();
+  std::vector<std::unique_ptr<Optimizers::One>> all;
+  for (const PartOptimizer& part : run_.parts) {
+    Config config = run_.config;
+    config.optim = with_rule(config.optim, part.optimizer);
+    std::vector<optim::ParameterGroup> groups;
+    part.optimizer.rule.visit([&](const auto& rule) { groups = rule.groups; });
+    length.own_rate = part.optimizer.rate;
+    all.push_back(std::make_unique<Optimizers::One>(Optimizers::One{
+        part.name, Optimization(config, parallel_->parameters(part.parameters), length, {}, groups, false)}));
+  }
+  if (all.empty()) {
+    all.push_back(std::make_unique<Optimizers::One>(
+        Optimizers::One{{}, Optimization(run_.config, parallel_->parameters(), length, whole, run_.own_groups)}));
+  }
+  optimizers_.emplace(std::move(all), run_.config.optim, parallel_->parameters());
 }
 
 void TrainedModel::load_state(const Start& start) {
@@ -211,7 +231,7 @@ void TrainedModel::load_state(const Start& start) {
     else
       of_optimization.push_back(item);
   }
-  optimization_->load_state(of_optimization, start.from->manifest().optimizer_steps);
+  optimizers_->load_state(of_optimization, start.from->manifest().optimizer_steps);
   if (of_strategy.empty() || run_.data.size() == 1) return;
   if (start.other_strategy.empty()) {
     parallel_->load_strategy_state(of_strategy);
@@ -221,8 +241,8 @@ void TrainedModel::load_state(const Start& start) {
 }
 
 void TrainedModel::release() {
-  if (optimization_) optimization_->leave_out();
-  optimization_.reset();
+  if (optimizers_) optimizers_->leave_out();
+  optimizers_.reset();
   parallel_.reset();
   pipeline_ = {};
   divided_ = {};
@@ -236,7 +256,7 @@ void TrainedModel::settle() {
   parallel_->settle();
   if (!parallel_->ranks_differ()) return;
   const at::NoGradGuard no_grad;
-  for (const tensor::NamedTensor& item : optimization_->state()) {
+  for (const tensor::NamedTensor& item : optimizers_->state()) {
     if (!item.tensor.is_floating_point() || item.tensor.numel() == 0) continue;
     const bool counts = item.name.ends_with(".step");
     CallList calls;
@@ -249,7 +269,7 @@ void TrainedModel::settle() {
 }
 
 std::vector<tensor::NamedTensor> TrainedModel::state() const {
-  std::vector<tensor::NamedTensor> tensors = optimization_->state();
+  std::vector<tensor::NamedTensor> tensors = optimizers_->state();
   for (const auto& [name, tensor] : parallel_->strategy_state()) {
     tensors.push_back({std::string(kOfStrategy) + name, tensor});
   }

@@ -17,7 +17,7 @@
 #include "reigen/tensor/tensor_files.h"
 #include "train/model/first_weights.h"
 #include "train/model/memory_use.h"
-#include "train/model/optimization.h"
+#include "train/optimizer/optimizers.h"
 #include "train/run/run.h"
 
 namespace reigen::train {
@@ -37,7 +37,7 @@ class TrainedModel {
   void make(const Start& start);
   // Removes wrapper and optimizer, so that the module is bare again. Drops gradients that no step has used.
   void release();
-  bool is_made() const { return optimization_.has_value(); }
+  bool is_made() const { return optimizers_.has_value(); }
 
   // The module with the parameters of this rank: the task's module, or this rank's stages of it. Its forward is that of
   // the task's module.
@@ -50,11 +50,14 @@ class TrainedModel {
   const parallel::TensorParallel& divided() const { return divided_; }
   // How ranks divide sequences with mesh.cp; empty without it.
   const parallel::ContextParallel& context() const { return context_; }
-  // parallel() and optimization() may be called only after make().
+  // parallel(), optimizers() and optimization() may be called only after make(). optimization() is the first of the
+  // optimizers, the only one unless the task is a ManualTask.
   parallel::DataParallelBase& parallel() { return *parallel_; }
   const parallel::DataParallelBase& parallel() const { return *parallel_; }
-  Optimization& optimization() { return *optimization_; }
-  const Optimization& optimization() const { return *optimization_; }
+  Optimizers& optimizers() { return *optimizers_; }
+  const Optimizers& optimizers() const { return *optimizers_; }
+  Optimization& optimization() { return optimizers_->first(); }
+  const Optimization& optimization() const { return optimizers_->first(); }
 
   // Whether each rank steps with its own gradients. If it does, the ranks do not add up their losses in each step. One
   // call adds up the losses of several steps over all ranks (Losses::add_up_late()).
@@ -87,6 +90,7 @@ class TrainedModel {
  private:
   void set_values(const Start& start);
   void wrap(const Start& start, bool without_memory);
+  void make_optimizers(const Start& start);
   void load_state(const Start& start);
 
   Run& run_;
@@ -96,7 +100,7 @@ class TrainedModel {
   parallel::TensorParallel divided_;   // with mesh.tp
   parallel::ContextParallel context_;  // with mesh.cp
   std::optional<parallel::DataParallelBase> parallel_;
-  std::optional<Optimization> optimization_;
+  std::optional<Optimizers> optimizers_;
   std::vector<std::pair<std::string, std::int64_t>> mesh_;
   MemoryUse memory_;
   MemoryUse memory_alone_;

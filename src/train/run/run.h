@@ -10,10 +10,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "reigen/comm/communicator.h"
 #include "reigen/mesh/mesh.h"
 #include "reigen/train/config.h"
+#include "reigen/train/manual_task.h"
 #include "reigen/train/task.h"
 #include "reigen/train/trainer.h"
 #include "train/run/console.h"
@@ -23,6 +25,7 @@ namespace reigen::train {
 struct Run {
   Run(Task& its_task, DataModule& its_data, Communicator its_world, TrainerOptions its_options)
       : task(its_task),
+        manual(dynamic_cast<ManualTask*>(&its_task)),
         data_module(its_data),
         world(std::move(its_world)),
         data(world),
@@ -39,6 +42,7 @@ struct Run {
   const std::string& name() const { return options.name; }
 
   Task& task;
+  ManualTask* const manual;  // the task, if it makes its steps itself; else null
   DataModule& data_module;
   Metrics metrics = {};  // what the steps of this epoch have logged
   Communicator world;    // all ranks
@@ -68,6 +72,7 @@ struct Run {
   // Of Task::configure_optimizers(): the groups of parameters, and the rate of each step. Its rule is in config.optim.
   std::vector<optim::ParameterGroup> own_groups = {};
   std::function<double(std::int64_t step)> own_rate = {};
+  std::vector<PartOptimizer> parts = {};  // of ManualTask::optimizers(); empty for other tasks
 
   std::int64_t done = 0;            // steps done
   std::int64_t total = 0;           // steps of the whole run

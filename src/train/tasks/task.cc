@@ -5,6 +5,7 @@
 
 #include "reigen/base/error.h"
 #include "reigen/nn/init.h"
+#include "reigen/train/manual_task.h"
 
 namespace reigen::train {
 
@@ -20,6 +21,12 @@ void Task::validation_step(const data::Samples& batch) {
 std::vector<data::NamedTensor> Task::predict_step(const data::Samples&) {
   throw InvalidArgument(Report{.what = "the task has no predict_step()",
                                .fix = "override it: it returns the tensors that the model gives for a batch"});
+}
+
+at::Tensor ManualTask::training_step(const data::Samples&) {
+  throw InvalidArgument(Report{.what = "a ManualTask has no training_step()",
+                               .got = "the default of validation_step(), which calls it",
+                               .fix = "override validation_step(), or leave the validation data out"});
 }
 
 void Task::initialize(std::uint64_t seed) { nn::initialize(module(), seed); }

@@ -97,7 +97,7 @@ void NotFinite::begin_step() {
 }
 
 void NotFinite::skip() {
-  model_.optimization().leave_out();
+  model_.optimizers().leave_out();
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> buffers = model_.module().buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) {

@@ -17,8 +17,8 @@
 #include "reigen/data/loader.h"
 #include "train/files/checkpoints.h"
 #include "train/files/step_lines.h"
-#include "train/model/optimization.h"
 #include "train/model/trained_model.h"
+#include "train/optimizer/optimization.h"
 #include "train/run/run.h"
 #include "train/watch/blame.h"
 

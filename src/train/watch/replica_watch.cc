@@ -32,7 +32,7 @@ void ReplicaWatch::end_step(std::int64_t step) {
       add(item);
     }
   }
-  for (const tensor::NamedTensor& item : model_.optimization().state()) add(item);
+  for (const tensor::NamedTensor& item : model_.optimizers().state()) add(item);
   // Only ranks that hold the same share can see that their copies differ. together() makes all ranks throw the error.
   auto drifted = parallel::compare_replicas(whole, run_.world);
   if (!drifted) drifted = parallel::compare_replicas(boxes, run_.data, run_.world.rank());

@@ -1,4 +1,4 @@
-#include "train/model/optimization.h"
+#include "train/optimizer/optimization.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -58,8 +58,6 @@ const Config& checked(const Config& config) {
   return config;
 }
 
-bool is_of_average(const std::string& name) { return name.ends_with(".ema") || name == "ema.updates"; }
-
 }  // namespace
 
 std::vector<layout::StateSpec> states_of(const OptimConfig& config) {
@@ -72,7 +70,7 @@ std::vector<layout::StateSpec> states_of(const OptimConfig& config) {
 
 Optimization::Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length,
                            const std::vector<layout::TensorSpec>& whole,
-                           const std::vector<optim::ParameterGroup>& groups)
+                           const std::vector<optim::ParameterGroup>& groups, bool may_read_late)
     : parameters_(parameters),
       rate_(checked(config).optim, length),
       clip_norm_(config.train.clip_norm),
@@ -90,11 +88,10 @@ Optimization::Optimization(const Config& config, const std::vector<ParameterRang
   const bool in_one_pass = steps_in_one_pass(config.optim);
   const at::Device device = parameters.front().values().device();
   const bool each_for_itself = config::acts_on_weights(config.parallel.strategy);
-  if (device.is_cuda() && in_one_pass && !scaler_ && !must_know_before && !each_for_itself) {
+  if (may_read_late && device.is_cuda() && in_one_pass && !scaler_ && !must_know_before && !each_for_itself) {
     norm_.emplace(device, optim::DeviceNormOptions{.max_norm = clip_norm_});
   }
   checks_in_step_ = in_one_pass && keeps_own && clip_norm_ == 0 && !scaler_ && !must_know_before && !norm_;
-  if (config.optim.ema_decay > 0) average_.emplace(parameters, optim::EmaOptions{.decay = config.optim.ema_decay});
 }
 
 Optimization::Gradients Optimization::look() {
@@ -113,8 +110,7 @@ Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& g
     const bool stepped =
         scaler_->step(*optimizer_, parameters_, {.max_norm = clip_norm_, .max_value = clip_value_, .agree = agree});
     optimizer_->zero_grad();
-    if (stepped && average_) average_->update();
-    return {.norm = stepped ? std::optional(scaler_->last_norm()) : std::nullopt};
+    return {.norm = stepped ? std::optional(scaler_->last_norm()) : std::nullopt, .stepped = stepped};
   }
   optim::StepOptions how{.gradient_factor = gradients.factor};
   if (clip_value_ > 0) how.gradient_limit = clip_value_;
@@ -125,7 +121,6 @@ Optimization::Gradients Optimization::step(std::int64_t done, const Gradients& g
   if (checks_in_step_) seen.finite = optimizer_->was_finite();
   if (!seen.finite) return seen;
   optimizer_->zero_grad();
-  if (average_) average_->update(norm());
   return seen;
 }
 
@@ -134,28 +129,20 @@ std::vector<tensor::NamedTensor> Optimization::state() const {
   const auto append = [&](const std::vector<tensor::NamedTensor>& more) {
     tensors.insert(tensors.end(), more.begin(), more.end());
   };
-  if (average_) append(average_->state());
   if (scaler_) append(scaler_->state());
   return tensors;
 }
 
 void Optimization::load_state(const std::vector<tensor::NamedTensor>& state, std::int64_t steps) {
   std::vector<tensor::NamedTensor> of_optimizer;
-  std::vector<tensor::NamedTensor> of_average;
   std::vector<tensor::NamedTensor> of_scaler;
   for (const auto& item : state) {
     const bool is_of_scaler =
         item.name == "scaler.scale" || item.name == "scaler.clean_steps" || item.name == "scaler.skipped";
-    (is_of_scaler ? of_scaler : is_of_average(item.name) ? of_average : of_optimizer).push_back(item);
+    (is_of_scaler ? of_scaler : of_optimizer).push_back(item);
   }
   optimizer_->load_state(of_optimizer, steps);
-  if (average_ && !of_average.empty()) average_->load_state(of_average);
   if (scaler_ && !of_scaler.empty()) scaler_->load_state(of_scaler);
-}
-
-std::optional<optim::ExponentialMovingAverage::Swapped> Optimization::swap_in_average() {
-  if (!average_) return std::nullopt;
-  return average_->swap_in();
 }
 
 }  // namespace reigen::train

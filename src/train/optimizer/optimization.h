@@ -1,5 +1,5 @@
 // The part of a step between backward and the next forward, made from the configuration: norm and check of the
-// gradients, clipping, learning rate, optimizer, average of the weights.
+// gradients, clipping, learning rate, optimizer.
 //
 // Every rank has the same gradients, or its share of them, and makes the same calls.
 // Thread rule: one thread at a time.
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "reigen/optim/device_norm.h"
-#include "reigen/optim/ema.h"
 #include "reigen/optim/grad_scaler.h"
 #include "reigen/optim/optimizer.h"
 #include "reigen/optim/schedule.h"
@@ -31,9 +30,10 @@ class Optimization {
   // `whole`: the parameters of the whole model, if this rank has only some of them (a pipeline); may be empty. Throws
   // InvalidArgument with exit code 78 for options out of range and for patterns that match no parameter.
   // `groups`: those of a task (Task::configure_optimizers), in place of those of the options; may be empty.
+  // `parameters` must not be empty. `may_read_late`: see reads_late().
   Optimization(const Config& config, const std::vector<ParameterRange>& parameters, const RunLength& length,
-               const std::vector<layout::TensorSpec>& whole = {},
-               const std::vector<optim::ParameterGroup>& groups = {});
+               const std::vector<layout::TensorSpec>& whole = {}, const std::vector<optim::ParameterGroup>& groups = {},
+               bool may_read_late = true);
 
   // look() computes the norm of the gradients and checks whether they are finite, if the result is needed before the
   // step: to clip, to skip the step, or to find the rank whose gradients are not finite. (If ranks keep only the mean
@@ -44,6 +44,7 @@ class Optimization {
     std::optional<double> norm = {};  // norm before clipping
     bool finite = true;
     double factor = 1;
+    bool stepped = true;  // false if step() has dropped them without a step
   };
   Gradients look();
   // Whether the host learns the norm and the check of the gradients only after the step. This is true on a GPU, unless
@@ -52,6 +53,7 @@ class Optimization {
   bool reads_late() const { return norm_.has_value(); }
   // The values of optim::DeviceNorm after look(). Only for use if reads_late() is true.
   const at::Tensor& late_values() const { return norm_->values(); }
+  const optim::DeviceNorm* norm() const { return norm_ ? &*norm_ : nullptr; }  // null: not reads_late()
 
   // The loss on which backward is to be called: with train.precision fp16 it is multiplied by the loss scale.
   at::Tensor scaled(const at::Tensor& loss) const;
@@ -59,12 +61,11 @@ class Optimization {
   // By what the gradients are too large: 1 without a loss scale.
   double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
 
-  // Makes the optimizer's step, drops the gradients, and updates the average of the weights. `done` is the number of
-  // steps before this one. `gradients` is the result of look(). With a loss scale, gradients that overflowed are
-  // dropped without a step. Returns the norm of the gradients, if it is known. If the returned `finite` is false, the
-  // step has made weights that are not finite, and the gradients are not dropped. If ranks step with different
-  // gradients and a loss scale, the ranks of the group `agree` skip a step together. `agree` is null if all ranks have
-  // the same gradients.
+  // Makes the optimizer's step, and drops the gradients. `done` is the number of the run's steps before this one.
+  // `gradients` is the result of look(). With a loss scale, gradients that overflowed are dropped without a step.
+  // Returns the norm of the gradients, if it is known. If the returned `finite` is false, the step has made weights
+  // that are not finite, and the gradients are not dropped. If ranks step with different gradients and a loss scale,
+  // the ranks of the group `agree` skip a step together. `agree` is null if all ranks have the same gradients.
   Gradients step(std::int64_t done, const Gradients& gradients, Communicator* agree = nullptr);
   // Replaces a step: drops the gradients.
   void leave_out() { optimizer_->zero_grad(); }
@@ -76,20 +77,13 @@ class Optimization {
   double lr() const { return optimizer_->lr(); }
   std::int64_t steps() const { return optimizer_->steps(); }
 
-  // For checkpoints: the state of the optimizer; with ema_decay also "<parameter>.ema" and "ema.updates"; with a loss
-  // scale also "scaler.scale", "scaler.clean_steps" and "scaler.skipped".
+  // For checkpoints: the state of the optimizer; with a loss scale also "scaler.scale", "scaler.clean_steps" and
+  // "scaler.skipped".
   std::vector<tensor::NamedTensor> state() const;
-  // A state without an average is accepted: the average then starts from the weights. An average that this run does
-  // not use is dropped. Throws InvalidArgument as Optimizer::load_state.
+  // Throws InvalidArgument as Optimizer::load_state.
   void load_state(const std::vector<tensor::NamedTensor>& state, std::int64_t steps);
 
-  bool has_average() const { return average_.has_value(); }
-  // While the result lives, the model holds the averaged weights. Does nothing without ema_decay.
-  std::optional<optim::ExponentialMovingAverage::Swapped> swap_in_average();
-
  private:
-  const optim::DeviceNorm* norm() const { return norm_ ? &*norm_ : nullptr; }
-
   std::vector<ParameterRange> parameters_;
   LearningRate rate_;
   double lr_factor_ = 1;
@@ -97,7 +91,6 @@ class Optimization {
   double clip_value_ = 0;
   bool checks_in_step_ = false;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::optional<optim::ExponentialMovingAverage> average_;
   std::optional<optim::GradScaler> scaler_;
   std::optional<optim::DeviceNorm> norm_;
 };
