@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "parallel/gradient_reducer.h"
@@ -25,20 +26,19 @@ DataParallelBase::DataParallelBase(std::shared_ptr<GradientReducer> reducer) : r
 const std::vector<ParameterRange>& DataParallelBase::parameters() const { return reducer_->ranges(); }
 
 std::vector<ParameterRange> DataParallelBase::parameters(const std::vector<std::string>& patterns) const {
+  const auto& lists = reducer_->options().optimizers;
+  const auto list = std::find(lists.begin(), lists.end(), patterns);
+  if (list == lists.end()) {
+    throw InvalidArgument(Report{.what = "[data_parallel] parameters() of a list that is not in .optimizers",
+                                 .got = fmt::format("\"{}\"", fmt::join(patterns, "\", \"")),
+                                 .expected = fmt::format("one of {} lists", lists.size()),
+                                 .fix = "give data_parallel() the patterns of each optimizer (.optimizers)"});
+  }
   std::vector<ParameterRange> result;
   for (const ParameterRange& range : parameters()) {
-    std::vector<std::string> others;
-    for (const tensor::Segment& segment : range.segments()) {
-      if (!matches_one(patterns, segment.name, segment.aliases)) others.push_back(segment.name);
-    }
-    if (others.size() == range.size()) continue;
-    if (!others.empty()) {
-      throw InvalidArgument(Report{.what = fmt::format("[data_parallel] parameters(\"{}\") are not apart from others",
-                                                       fmt::join(patterns, "\", \"")),
-                                   .got = fmt::format("{} in the same range", others.front()),
-                                   .fix = "give data_parallel() the patterns of each optimizer (.optimizers)"});
-    }
-    result.push_back(range);
+    const tensor::Segment& first = range.segments().front();  // the others belong to the same list
+    if (list_of(first.name, first.aliases, lists) == static_cast<std::size_t>(list - lists.begin()))
+      result.push_back(range);
   }
   return result;
 }

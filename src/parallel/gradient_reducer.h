@@ -66,6 +66,7 @@ class GradientReducer {
   void load(const checkpoint::Checkpoint& from, std::string_view group);
   const layout::Layout& layout() const { return layout_; }
   const layout::Coordinates& coordinates() const { return coordinates_; }
+  const DataParallelOptions& options() const { return options_; }
   Shard shard() const { return distributed() ? options_.shard : Shard::kNone; }
   const Communicator& replicas() const { return groups_.replicas; }
   bool gathers() const { return weights_->come_and_go(); }

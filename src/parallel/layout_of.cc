@@ -58,13 +58,6 @@ std::map<const at::TensorImpl*, std::size_t> innermost_units(const torch::nn::Mo
   return result;
 }
 
-// Returns the number of the first list with a pattern that matches a name of the tensor, or the number of lists.
-std::size_t optimizer_of(const layout::TensorSpec& spec, const std::vector<std::vector<std::string>>& lists) {
-  const auto list = std::find_if(lists.begin(), lists.end(),
-                                 [&](const auto& patterns) { return matches_one(patterns, spec.name, spec.aliases); });
-  return static_cast<std::size_t>(list - lists.begin());
-}
-
 }  // namespace
 
 LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& world,
@@ -91,7 +84,7 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
     layout::TensorSpec& spec = inputs.model.tensors.emplace_back(tensor::spec_of(entry));
     const auto found = unit_of.find(entry.parameter.unsafeGetTensorImpl());
     if (found != unit_of.end()) spec.unit = found->second;
-    spec.optimizer = optimizer_of(spec, options.optimizers);
+    spec.optimizer = list_of(spec.name, spec.aliases, options.optimizers);
     if (inputs.choices.splits.contains(spec.name)) spec.shape = options.tensor_parallel.whole_shape(spec.name);
     if (!options.pipeline) continue;
     const layout::TensorSpec& placed = options.pipeline.parameters()[inputs.model.tensors.size() - 1];

@@ -84,7 +84,7 @@ TEST_F(OwnOptimizerRun, AWrongGroupIsRefusedWithItsPattern) {
   };
   EXPECT_THAT([&] { ran(config("wrong"), 1, with("fc3.*")); },
               ::testing::ThrowsMessage<InvalidArgument>(
-                  ::testing::HasSubstr("configure_optimizers(): fc3.* is the name of no parameter")));
+                  ::testing::HasSubstr("a group of the task's optimizer: fc3.* is the name of no parameter")));
   Config both = config("both");
   both.optim.no_decay = "*.bias";
   EXPECT_THAT([&] { ran(both, 1, with("*.bias")); },

@@ -99,9 +99,8 @@ class DataParallelBase {
   // ranges may outlive this object.
   const std::vector<ParameterRange>& parameters() const;
 
-  // Those of parameters() whose parameters' names match one of the patterns, for an optimizer that steps only them.
-  // Empty if this rank has no such parameters. Throws InvalidArgument if a range has other parameters too: each
-  // optimizer's patterns must be a list in DataParallelOptions::optimizers.
+  // Those of parameters() that belong to this list of DataParallelOptions::optimizers, for an optimizer that steps only
+  // them. Empty if there are none. Throws InvalidArgument if there is no such list.
   std::vector<ParameterRange> parameters(const std::vector<std::string>& patterns) const;
 
   // The ranges that parameters() returns, and then the ranges of frozen parameters that ranks shard (with kParameters).

@@ -49,6 +49,7 @@ class Callback {
   virtual void begin_step(Moment& /*moment*/, const data::Batch& /*batch*/) {}
   // The gradients are those of this rank, or already the means over the ranks (with parallel.shard none and several
   // ranks), and with fp16 multiplied by the loss scale. The trainer averages what is not averaged after this function.
+  // A ManualTask makes several backwards and steps of optimizers in a batch, or none; each of them has its call.
   virtual void after_backward(Moment& /*moment*/) {}
   virtual void before_optimizer(Moment& /*moment*/) {}  // not in a step that is skipped
   virtual void end_step(Moment& /*moment*/) {}

@@ -24,6 +24,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,15 +48,24 @@ class ManualSteps {
  public:
   virtual ~ManualSteps() = default;
 
-  // grad += mean over the ranks of d loss / d parameter, for every parameter on which the loss depends, whichever
-  // optimizer it belongs to. `loss` is a mean over the terms of this rank's batch, and a rank counts by its terms.
-  // Costs a backward of data_parallel().
-  virtual void backward(const at::Tensor& loss) = 0;
+  // How many steps the run has made, that is, batches. A decision about "every fifth batch" must use it and not a count
+  // of the task, because it goes on after a resume.
+  virtual std::int64_t done() const = 0;
 
-  // Makes the step of an optimizer, after train.clip_norm and train.clip_value of its gradients, and drops these
-  // gradients. A parameter without gradient does not change. Throws InvalidArgument for an unknown name. If gradients
-  // are not finite, it throws what ends the run, or goes back (train.not_finite); let it pass.
+  // Collective. grad += mean over the ranks of d loss / d parameter, for every parameter on which the loss depends,
+  // whichever optimizer it belongs to. `loss` is a mean over the terms of this rank's batch, and a rank counts by its
+  // terms. `keep_graph`: another backward goes through a part of the same graph. Costs a backward of data_parallel().
+  virtual void backward(const at::Tensor& loss, bool keep_graph = false) = 0;
+
+  // Collective. Makes the step of an optimizer, after train.clip_norm and train.clip_value of its gradients, and drops
+  // these gradients. A parameter without gradient does not change. Throws InvalidArgument for an unknown name. If
+  // gradients are not finite, it throws what ends the run, or goes back (train.not_finite); let it pass. On a GPU the
+  // host waits for the norm.
   virtual void step(std::string_view optimizer) = 0;
+
+  // Collective and blocking. The mean of the loss over the terms of all ranks, for decisions that all ranks must take
+  // alike.
+  virtual double mean(const at::Tensor& loss) = 0;
 
   // Drops the gradients of the optimizer's parameters, such as those that the loss of another optimizer has left. When
   // manual_step() returns, all gradients are dropped.
@@ -64,17 +75,22 @@ class ManualSteps {
 class ManualTask : public Task {
  public:
   // Each trainable parameter belongs to exactly one of the optimizers, of which there may be one. All ranks must return
-  // the same. Sharding, checkpoints, bf16 and optim.ema_decay (updated once a batch) work as usual. The run is refused
-  // with mesh.*, train.micro_batch, parallel.strategy, fp16, train.graph, train.verify, train.not_finite skip and
-  // run.find_lr. Options of optim. count where the task reads them in `config`.
+  // the same. Sharding, checkpoints, bf16 and optim.ema_decay (updated once a batch) work as usual. optim.schedule and
+  // optim.warmup change the rate of each optimizer that has no `rate` of its own, optim.schedule plateau that of all;
+  // the other options of optim. count where the task reads them in `config`. The run is refused with mesh.*,
+  // train.micro_batch, parallel.strategy, fp16, train.graph, train.verify, train.not_finite skip, run.find_lr,
+  // run.summary and TrainerOptions::rate.
   virtual std::vector<PartOptimizer> optimizers(const Config& config) = 0;
 
-  // Trains on one batch, with as many backwards and steps as it wants. Returns the loss that the run checks, shows and
-  // writes: a mean over the terms of the batch, which needs no graph. Each step logs "lr/<optimizer>".
+  // Trains on one batch, with as many backwards and steps as it wants. Returns the loss that the run shows, writes, and
+  // checks after the steps: a mean over the terms of the batch, which needs no graph. The line of the step has
+  // "lr/<optimizer>" for each optimizer that made a step; its "lr" is that of the first optimizer.
   virtual at::Tensor manual_step(const data::Samples& batch, ManualSteps& steps) = 0;
 
-  // The trainer calls manual_step() instead. The default of validation_step() calls it, and so gets an error.
+  // The trainer calls manual_step() instead. The default of validation_step() calls training_step(), and so gets an
+  // error: before the first step, if there are data for validation.
   at::Tensor training_step(const data::Samples& batch) final;
+  std::optional<OwnOptimizer> configure_optimizers(const Config&) final { return std::nullopt; }
 };
 
 }  // namespace reigen::train

@@ -5,10 +5,11 @@
 // The loss of a step is the mean over the global batch: sum over ranks of loss_r · n_r / sum of n_r, added in fp64
 // and in rank order. n_r is the number of terms of the rank's samples (Dataset::terms): samples, or the valid tokens
 // of texts. The ranks add up the losses after backward, in the small all_reduce that also tells all ranks of a request
-// to stop. This all_reduce comes before the optimizer runs, so a loss that is not finite changes no weight. (If a
-// strategy lets each rank step with its own gradients, the ranks add up the losses of up to 16 steps at once.) Seed,
-// options and number of ranks determine a run bit for bit, also if it is resumed from a checkpoint. Thread rule: only
-// one thread of each rank uses its Trainer. Ranks may be threads of one process.
+// to stop. This all_reduce comes before the optimizer runs, so a loss that is not finite changes no weight. (A
+// ManualTask has made its steps by then. If a strategy lets each rank step with its own gradients, the ranks add up the
+// losses of up to 16 steps at once.) Seed, options and number of ranks determine a run bit for bit, also if it is
+// resumed from a checkpoint. Thread rule: only one thread of each rank uses its Trainer. Ranks may be threads of one
+// process.
 #pragma once
 
 #include <concepts>

@@ -7,6 +7,7 @@
 
 #include "reigen/data/loader.h"
 #include "reigen/train/manual_task.h"
+#include "reigen/train/metrics_writer.h"
 #include "train/loop/own_loss.h"
 #include "train/model/trained_model.h"
 #include "train/run/callbacks.h"
@@ -22,6 +23,7 @@ using EndPhase = std::function<double(Phase)>;
 
 struct ManualStep {
   OwnLoss loss;                          // the sum of this rank's losses over its terms
+  NamedValues rates = {};                // "lr/<optimizer>" of those that made a step
   std::optional<double> grad_norm = {};  // the root of the sum of squares over the steps, if all are known
 };
 // Lets the task train on the batch, and adds the times of its phases to `time`.

@@ -78,7 +78,8 @@ struct Trainer::Impl {
   void step(const data::Batch& batch, double waited);
   void make_step(const data::Batch& batch, double waited);
   void make_manual_step(const data::Batch& batch, StepTime& time);
-  void end_step(const Losses::Step& given, const OwnLoss& own, bool is_late, const data::Batch& batch, StepTime& time);
+  void end_step(const Losses::Step& given, const OwnLoss& own, bool is_late, const data::Batch& batch, StepTime& time,
+                const NamedValues& rates = {});
   OwnLoss forward_and_backward(const data::Batch& batch, StepTime& time);
   void judge(Losses::Step& step, double own, Optimization::Gradients& gradients, const data::Batch& batch);
   void pass_over(const data::Batch& batch, double waited);
@@ -510,12 +511,12 @@ void Trainer::Impl::make_manual_step(const data::Batch& batch, StepTime& time) {
     not_finite.meet_late({.step = run.done + 1, .loss = given.loss, .own = mean}, batch);
   }
   not_finite.note_numbers(run.done + 1);
-  end_step(given, step.loss, false, batch, time);
+  end_step(given, step.loss, false, batch, time, step.rates);
 }
 
 // Counts the step, and notes what it gave.
 void Trainer::Impl::end_step(const Losses::Step& given, const OwnLoss& own, bool is_late, const data::Batch& batch,
-                             StepTime& time) {
+                             StepTime& time, const NamedValues& rates) {
   time.step = cycle.lap();
   run.done += 1;
   side_by_side.end_step(given.skipped);
@@ -526,7 +527,9 @@ void Trainer::Impl::end_step(const Losses::Step& given, const OwnLoss& own, bool
   if (is_late) {
     late.add(std::move(noted), own, batch, std::move(logged));
   } else {
-    losses.take_logged(noted, run.metrics.finish(std::move(logged), !given.skipped));
+    NamedValues values = run.metrics.finish(std::move(logged), !given.skipped);
+    values.insert(values.end(), rates.begin(), rates.end());
+    losses.take_logged(noted, std::move(values));
     losses.note(std::move(noted));
   }
   for (Watcher* watcher : watchers) watcher->end_step(run.done);

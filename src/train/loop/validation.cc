@@ -77,7 +77,8 @@ void Validation::begin(const checkpoint::Checkpoint* found) {
   }
   const bool asks = early_stop_.is_on() || best_.is_on() || plateau_->is_on();
   const std::int64_t wanted = run_.done == 0 ? run_.config.validate.sanity : 0;
-  const std::int64_t batches = std::max<std::int64_t>(wanted, asks ? 1 : 0);
+  // A ManualTask may have left validation_step() out.
+  const std::int64_t batches = std::max<std::int64_t>(wanted, asks || run_.manual != nullptr ? 1 : 0);
   if (batches == 0) return;
   const Figures figures = run_over(batches * run_.task.validation_batch() * run_.data.size(), false, true);
   // These throw if there is no such figure.

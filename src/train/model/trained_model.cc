@@ -108,6 +108,7 @@ void TrainedModel::make(const Start& start) {
   if (run_.device.is_cuda()) bring_to_host(module());
   together(run_.world, "model", [&] {
     require_precision(module(), run_.config.train.precision);
+    require_divided(run_.parts, module());
     if (run_.config.train.weights == "bf16") make_bf16(module());
     const RunConfig& config = run_.config.run;
     if (!config.weights.empty() && start.from == nullptr)

@@ -74,6 +74,7 @@ class Optimization {
   void set_lr_factor(double factor) { lr_factor_ = factor; }
   const optim::ScheduleOptions& schedule() const { return rate_.schedule(); }
 
+  const std::vector<ParameterRange>& parameters() const { return parameters_; }
   double lr() const { return optimizer_->lr(); }
   std::int64_t steps() const { return optimizer_->steps(); }
 

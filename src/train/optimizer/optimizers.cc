@@ -37,7 +37,7 @@ Optimization& Optimizers::named(std::string_view name) {
   throw InvalidArgument(
       Report{.what = "manual_step(): no optimizer has this name",
              .got = std::string(name),
-             .expected = fmt::format("a name that Task::optimizers() gives: {}", fmt::join(names, ", ")),
+             .expected = fmt::format("a name that ManualTask::optimizers() gives: {}", fmt::join(names, ", ")),
              .fix = meant.empty() ? "" : fmt::format("did you mean {}?", meant)});
 }
 
@@ -72,13 +72,24 @@ void Optimizers::load_state(const std::vector<tensor::NamedTensor>& state, std::
   for (const auto& item : others) {
     if (item.name.starts_with("//")) made[item.name] = item.tensor.item<std::int64_t>();
   }
+  // start/resume.h has compared names and rules with those of the checkpoint. A state that its optimizer lacks, or does
+  // not have, is refused by the optimizer of the parameter.
   for (const auto& one : all_) {
-    std::set<std::string> names;
-    for (const auto& item : one->optimization.state()) names.insert(item.name);
+    std::set<std::string> parameters;
+    for (const ParameterRange& range : one->optimization.parameters()) {
+      for (const tensor::Segment& segment : range.segments()) parameters.insert(segment.name);
+    }
     std::vector<tensor::NamedTensor> own;
     std::copy_if(others.begin(), others.end(), std::back_inserter(own),
-                 [&](const auto& item) { return names.contains(item.name); });
-    one->optimization.load_state(own, made.at(steps_name(one->name)));
+                 [&](const auto& item) { return parameters.contains(item.name.substr(0, item.name.rfind('.'))); });
+    const auto steps_made = made.find(steps_name(one->name));
+    if (steps_made == made.end()) {
+      throw InvalidArgument(Report{.what = "the checkpoint has no state of an optimizer",
+                                   .got = fmt::format("none of {}", one->name),
+                                   .expected = "the optimizers of the run that is to go on",
+                                   .fix = "name the optimizers as that run did, or begin with its --run.weights"});
+    }
+    one->optimization.load_state(own, steps_made->second);
   }
 }
 

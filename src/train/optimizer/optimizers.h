@@ -1,5 +1,5 @@
 // The optimizers of a run, and the average of the weights that optim.ema_decay asks for. A run has one optimizer for
-// all parameters, or those of Task::optimizers(), each with parameters of its own.
+// all parameters, or those of ManualTask::optimizers(), each with parameters of its own.
 //
 // Thread rule: one thread at a time. Every rank makes the same calls.
 #pragma once
@@ -34,6 +34,10 @@ class Optimizers {
   // Throws InvalidArgument, with the names that there are.
   Optimization& named(std::string_view name);
 
+  // The parameters whose gradients are complete when the phase kGradients ends: those of the optimizer that steps next.
+  const std::vector<ParameterRange>& due() const { return due_ != nullptr ? due_->parameters() : first().parameters(); }
+  void set_due(const Optimization& next) { due_ = &next; }
+
   // Drops all gradients.
   void leave_out();
   // From the next step on, the learning rates are multiplied by this factor (optim.schedule plateau).
@@ -54,6 +58,7 @@ class Optimizers {
 
  private:
   std::vector<std::unique_ptr<One>> all_;
+  const Optimization* due_ = nullptr;  // of a task with several optimizers
   std::optional<optim::ExponentialMovingAverage> average_;
 };
 

@@ -56,6 +56,7 @@ void take_from_task(Run& run) {
 void require_goes_with_manual_steps(const Config& config) {
   const TrainConfig& train = config.train;
   const std::vector<std::pair<std::string, bool>> refused = {
+      {"run.find_lr", config.run.find_lr},  // it sets train.not_finite
       {"mesh.tp, mesh.pp or mesh.cp", config.mesh.tp > 1 || config.mesh.pp > 1 || config.mesh.cp > 1},
       {"train.micro_batch", train.micro_batch > 0},
       {"parallel.strategy", config.parallel.strategy.name != "plain"},
@@ -63,7 +64,6 @@ void require_goes_with_manual_steps(const Config& config) {
       {"train.graph", train.graph != "none"},
       {"train.verify", train.verify > 0},
       {"train.not_finite skip", train.not_finite == "skip"},
-      {"run.find_lr", config.run.find_lr},
       {"optim.no_decay, optim.no_adapt or optim.lr_factors", has_groups(config.optim)}};
   for (const auto& [name, is_set] : refused) {
     if (is_set) refuse("the task makes its steps itself (ManualTask)", name, "a run without it", "leave it out");
@@ -74,6 +74,10 @@ void require_names(const std::vector<PartOptimizer>& parts) {
   if (parts.empty()) refuse("ManualTask::optimizers()", "no optimizer", "at least one", "return the task's optimizers");
   std::set<std::string> names;
   for (const PartOptimizer& part : parts) {
+    if (part.parameters.empty()) {
+      refuse(fmt::format("ManualTask::optimizers(): optimizer {}", part.name), "no pattern of parameters",
+             "at least one", "say which parameters it steps, such as \"generator.*\"");
+    }
     const bool is_text = !part.name.empty() && part.name.find_first_of("\n\r") == std::string::npos;
     if (!is_text || !names.insert(part.name).second) {
       refuse("ManualTask::optimizers(): a name is empty, has a line break, or occurs twice", part.name,
@@ -82,8 +86,10 @@ void require_names(const std::vector<PartOptimizer>& parts) {
   }
 }
 
-// Each trainable parameter must belong to one optimizer, and each pattern must match a parameter.
+}  // namespace
+
 void require_divided(const std::vector<PartOptimizer>& parts, const torch::nn::Module& module) {
+  if (parts.empty()) return;
   std::set<std::string> unused;
   for (const PartOptimizer& part : parts) unused.insert(part.parameters.begin(), part.parameters.end());
   for (const tensor::NamedParameter& one : tensor::named_parameters(module)) {
@@ -112,17 +118,23 @@ void require_divided(const std::vector<PartOptimizer>& parts, const torch::nn::M
          "patterns of the module's parameters", "correct it");
 }
 
+namespace {
+
 void take_parts(Run& run) {
   require_goes_with_manual_steps(run.config);
+  if (run.options.rate) {
+    refuse("the task makes its steps itself (ManualTask)", "TrainerOptions::rate", "a rate for each optimizer",
+           "give PartOptimizer::optimizer.rate");
+  }
   run.parts = run.manual->optimizers(run.config);
   require_names(run.parts);
-  require_divided(run.parts, run.task.module());
   if (run.rollbacks > 0) return;
   std::vector<std::string> words;
   for (const PartOptimizer& part : run.parts)
     words.push_back(fmt::format("{}: {}", part.name, part.optimizer.rule.name));
   run.say(
-      fmt::format("note: the task makes the steps of its optimizers ({}); options of optim. count where it reads them",
+      fmt::format("note: the task makes the steps of its optimizers ({}); of the options of optim., warm-up, schedule "
+                  "and ema_decay count, and others where it reads them",
                   fmt::join(words, ", ")));
 }
 

@@ -11,9 +11,12 @@ namespace reigen::train {
 
 // What these choose takes the place of the options: run.config.optim, run.own_groups and run.own_rate. Does nothing
 // if it chooses none. Throws InvalidArgument if both the task and the options have groups of parameters.
-// Of a ManualTask it sets run.parts, and throws InvalidArgument for options that do not go with such a task, and if a
-// trainable parameter belongs to none of the optimizers or to several.
+// Of a ManualTask it sets run.parts, and throws InvalidArgument for options that do not go with such a task.
 void take_own_optimizer(Run& run);
+
+// Throws InvalidArgument if a trainable parameter belongs to none of the optimizers or to several, or a pattern matches
+// no parameter. Does nothing without parts.
+void require_divided(const std::vector<PartOptimizer>& parts, const torch::nn::Module& module);
 
 // The options with an optimizer of the task's in place of theirs. Its groups are left out.
 OptimConfig with_rule(OptimConfig options, const OwnOptimizer& own);

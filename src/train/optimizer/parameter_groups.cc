@@ -87,7 +87,7 @@ std::vector<optim::ParameterGroup> own_groups(const std::vector<optim::Parameter
                                               const std::vector<layout::TensorSpec>& whole) {
   std::vector<optim::ParameterGroup> here;
   for (optim::ParameterGroup group : groups) {
-    require_matches("configure_optimizers()", group.patterns, ranges, whole);
+    require_matches("a group of the task's optimizer", group.patterns, ranges, whole);
     const std::vector<std::string> elsewhere = optim::unmatched_patterns({{.patterns = group.patterns}}, ranges);
     std::erase_if(group.patterns, [&](const std::string& pattern) {
       return std::find(elsewhere.begin(), elsewhere.end(), pattern) != elsewhere.end();

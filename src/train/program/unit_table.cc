@@ -250,6 +250,11 @@ std::string run_one_sample(Task& task, DataModule& data, const Config& config) {
 }  // namespace
 
 std::string unit_table_of(const std::string& name, Task& task, DataModule& data, const Config& config) {
+  if (dynamic_cast<ManualTask*>(&task) != nullptr) {
+    throw InvalidArgument(Report{.what = "run.summary runs training_step()",
+                                 .got = "a task that makes its steps itself (ManualTask), which has none",
+                                 .fix = "leave run.summary out"});
+  }
   const at::NoGradGuard no_grad;
   task.initialize(static_cast<std::uint64_t>(config.train.seed));
   Listener listener(task.units());

@@ -19,7 +19,7 @@ namespace {
 
 // A resumed run may not change these options. Otherwise samples would be repeated or skipped, or the run would train
 // a different model.
-constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name"};
+constexpr const char* kFixed[] = {"task", "train.seed", "train.precision", "optim.name", "task.optimizers"};
 // The same holds for these options of the data, but data.may_differ allows the change.
 constexpr const char* kOfData[] = {"data.limit", "data.samples"};
 // These options decide which states the optimizer has, the types of the weights, and the order of the samples. They are

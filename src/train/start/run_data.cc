@@ -20,6 +20,14 @@ namespace reigen::train {
 
 namespace {
 
+// "judge: adam, draw: sgd"
+std::string to_text(const std::vector<PartOptimizer>& parts) {
+  std::string text;
+  for (const PartOptimizer& part : parts)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", part.name, part.optimizer.rule.name);
+  return text;
+}
+
 void require_there(const data::DatasetPtr& data, const char* function) {
   if (data) return;
   throw InvalidArgument(Report{.what = fmt::format("the DataModule's {}() returned null", function),
@@ -89,6 +97,7 @@ void RunData::open(const checkpoint::Checkpoint* found) {
     require_there(training, "training");
     loader_.emplace(training, choice, run_.data);
     described_ = options_of(config, run_.name(), loader_->size());
+    if (!run_.parts.empty()) described_["task.optimizers"] = to_text(run_.parts);
     meaning = training->meaning();
     for (const auto& [key, value] : to_text(meaning)) described_[key] = metadata_[key] = value;
     if (found != nullptr) notes = require_compatible(*found, described_, meaning, config.train.global_batch);

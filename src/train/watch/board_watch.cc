@@ -125,7 +125,7 @@ void BoardWatch::write_pictures(const data::Batch& batch) {
 }
 
 void BoardWatch::end_phase(Phase phase) {
-  if (is_due_ && phase == Phase::kGradients) gradients_ = count_gradients();
+  if (is_due_ && phase == Phase::kGradients) count_gradients();
 }
 
 void BoardWatch::end_step(std::int64_t step) {
@@ -134,6 +134,7 @@ void BoardWatch::end_step(std::int64_t step) {
   const at::NoGradGuard no_grad;
   std::vector<Buckets> weights = count_weights();
   Buckets::merge(weights, run_.world);
+  gradients_.resize(names_.size());  // a ManualTask may have made no step
   Buckets::merge(gradients_, run_.world);
   write("weights", "weight norm", weights, step);
   write("gradients", "weight gradient norm", gradients_, step);
@@ -151,11 +152,12 @@ std::vector<Buckets> BoardWatch::count_weights() const {
   return counted;
 }
 
-std::vector<Buckets> BoardWatch::count_gradients() const {
+// Counts the gradients of the parameters that step next.
+void BoardWatch::count_gradients() {
   const at::NoGradGuard no_grad;
   std::vector<tensor::NamedTensor> items;
   std::map<std::string, Place> places;
-  for (const ParameterRange& range : model_.parallel().parameters()) {
+  for (const ParameterRange& range : model_.optimizers().due()) {
     for (std::size_t i = 0; i < range.size(); ++i) {
       const tensor::Segment& segment = range.segments()[i];
       if (!segment.counts) continue;
@@ -166,14 +168,14 @@ std::vector<Buckets> BoardWatch::count_gradients() const {
     }
   }
   const double scale = model_.optimization().loss_scale();
-  std::vector<Buckets> counted(names_.size());
+  gradients_.resize(names_.size());
+  for (const tensor::NamedTensor& item : items) gradients_[number_.at(item.name)] = {};
   for (const tensor::NamedTensor& item : model_.parallel().own(items)) {
     const Place& place = places.at(item.name);
     const layout::Part part = item.part.value_or(layout::whole(item.tensor.sizes().vec()));
     const at::Tensor gradient = gradient_of(place, part);
-    counted[number_.at(item.name)].add(scale == 1 ? gradient : gradient.to(at::kDouble) / scale);
+    gradients_[number_.at(item.name)].add(scale == 1 ? gradient : gradient.to(at::kDouble) / scale);
   }
-  return counted;
 }
 
 void BoardWatch::write(const char* kind, const char* kind_of_norms, const std::vector<Buckets>& counted,

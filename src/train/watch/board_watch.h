@@ -39,7 +39,7 @@ class BoardWatch : public Watcher {
   void write_graph();
   void write_pictures(const data::Batch& batch);
   std::vector<Buckets> count_weights() const;
-  std::vector<Buckets> count_gradients() const;
+  void count_gradients();
   void write(const char* kind, const char* kind_of_norms, const std::vector<Buckets>& counted, std::int64_t step);
 
   Run& run_;

@@ -18,7 +18,10 @@ void MemoryWatch::end_phase(Phase phase) {
   if (!counted_) return;
   if (phase == Phase::kForward) note_forward();
   if (phase == Phase::kBackward) most_.step = std::max(most_.step, counted_->peak());
-  if (phase != Phase::kGradients) return;
+}
+
+void MemoryWatch::end_step(std::int64_t /*step*/) {
+  if (!counted_) return;
   counted_.reset();
   ++counted_steps_;
 }

@@ -17,6 +17,7 @@ class MemoryWatch : public Watcher {
  public:
   void begin_step(std::int64_t step, const data::Batch& batch, double waited) override;
   void end_phase(Phase phase) override;
+  void end_step(std::int64_t step) override;
   // Call it after each forward of a pipeline, whose forwards and backwards are one phase.
   void note_forward();
   void abandon_step() override { counted_.reset(); }

@@ -49,6 +49,15 @@ void NotFinite::meet_after_step(const data::Batch& batch) {
   answer(report("gradient norm", NAN, step, batch, whose), step, batch);
 }
 
+void NotFinite::meet_in_manual_step(const std::string& optimizer, const Optimization::Gradients& gradients, double lr,
+                                    const data::Batch& batch) {
+  const std::int64_t step = run_.done + 1;
+  Report text = report("gradient norm", gradients.norm.value_or(NAN), step, batch,
+                       fmt::format("optimizer {}, gradients are means over the ranks", optimizer));
+  text.fix = fmt::format("go on with a smaller rate of {} (now {}), or look at the data", optimizer, lr);
+  fail(std::move(text), step, batch);
+}
+
 void NotFinite::meet_late(const LateNumbers& numbers, const data::Batch& batch) {
   const bool lost = !std::isfinite(numbers.loss);
   const std::string whose = blame_.of_past_step(numbers.own, batch, numbers.step);

@@ -52,6 +52,10 @@ class NotFinite {
   // Collective. Does the same as meet(), but after the optimizer has changed the weights. Only the gradients that each
   // rank still has can then show which rank is to blame.
   void meet_after_step(const data::Batch& batch);
+  // Collective. For gradients that an optimizer of a ManualTask was to step with, or has stepped with. They are means
+  // over the ranks, so no rank is named. Always throws.
+  [[noreturn]] void meet_in_manual_step(const std::string& optimizer, const Optimization::Gradients& gradients,
+                                        double lr, const data::Batch& batch);
   // Collective. Does the same as meet() for an earlier step. If the gradients of that step were not finite, no later
   // step has changed the weights. Always throws.
   [[noreturn]] void meet_late(const LateNumbers& numbers, const data::Batch& batch);

@@ -35,13 +35,13 @@ void TraceWatch::begin_step(std::int64_t step, const data::Batch& /*batch*/, dou
 }
 
 void TraceWatch::end_phase(Phase phase) {
-  if (!trace_) return;
-  trace_->lap(name_of(phase));
-  if (phase == Phase::kOptimizer) trace_->end(model_.parallel(), model_.pipeline());
+  if (trace_) trace_->lap(name_of(phase));
 }
 
 void TraceWatch::end_step(std::int64_t step) {
-  if (trace_ && trace_->is_due(step) && !failed_) failed_ = !write();
+  if (!trace_) return;
+  trace_->end(model_.parallel(), model_.pipeline());
+  if (trace_->is_due(step) && !failed_) failed_ = !write();
 }
 
 void TraceWatch::end_run() {

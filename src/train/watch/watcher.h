@@ -12,7 +12,8 @@
 namespace reigen::train {
 
 // The phases of a step, in order. kForward and kBackward occur once for each micro-batch. kLoss occurs only if the
-// ranks add up their losses in each step.
+// ranks add up their losses in each step. A ManualTask repeats kForward, kBackward, kGradients and kOptimizer as often
+// as it wants, and has no kLoss.
 enum class Phase { kData, kForward, kBackward, kGradients, kLoss, kOptimizer };
 
 class Watcher {
