@@ -25,9 +25,9 @@ class TaskSteps final : public ManualSteps {
         time_(time),
         end_phase_(end_phase) {}
 
-  // Autocast is for forwards: it would keep weights in 16 bits from before a step.
   std::int64_t done() const override { return run_.done; }
 
+  // Autocast is for forwards only. It keeps weights in 16 bits, which a step makes stale.
   void backward(const at::Tensor& loss, bool keep_graph) override {
     autocast_.reset();
     time_.forward += end_phase_(Phase::kForward);
