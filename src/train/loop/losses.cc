@@ -44,9 +44,10 @@ void Losses::take_logged(Noted& one, NamedValues logged) {
   if (logged.size() != std::exchange(names_, logged.size())) {
     for (const char* own : StepMetrics::kKeys) {
       if (std::none_of(logged.begin(), logged.end(), [&](const auto& value) { return value.first == own; })) continue;
-      InvalidArgument error(Report{.what = fmt::format("the task logs \"{}\" in a training step", own),
-                                   .got = "a key that each line of metrics.jsonl has",
-                                   .fix = "log it under another name"});
+      InvalidArgument error(
+          Report{.what = fmt::format("{}() logs \"{}\"", run_.manual != nullptr ? "manual_step" : "training_step", own),
+                 .got = "a key that each line of metrics.jsonl has",
+                 .fix = "log it under another name"});
       if (!run_.mesh) error.mark_common();  // with mesh.pp only ranks of the last stage log
       throw error;
     }
