@@ -38,13 +38,12 @@ def normalised(inputs):
 
 def changed(inputs):
     """Padded with four black pixels, cropped and flipped at random."""
-    padded = F.pad(inputs, (4, 4, 4, 4))
-    result = torch.empty_like(inputs)
-    for i in range(len(inputs)):
-        x, y = torch.randint(0, 9, (2,)).tolist()
-        crop = padded[i, :, y:y + 32, x:x + 32]
-        result[i] = crop.flip(2) if torch.rand(()) < 0.5 else crop
-    return normalised(result)
+    count, line = len(inputs), torch.arange(32)
+    rows = torch.randint(0, 9, (count, 1)) + line
+    columns = torch.randint(0, 9, (count, 1)) + torch.where(torch.rand(count, 1) < 0.5, 31 - line, line)
+    padded = F.pad(inputs, (4, 4, 4, 4)).permute(0, 2, 3, 1)
+    chosen = padded[torch.arange(count).view(-1, 1, 1), rows.unsqueeze(2), columns.unsqueeze(1)]
+    return normalised(chosen.permute(0, 3, 1, 2).contiguous())
 
 
 def accuracy(model, inputs, targets):
@@ -74,6 +73,13 @@ def main():
     inputs, targets = pictures(folder / "train")
     tested = pictures(folder / "test")
     step, begin = 0, time.monotonic()
+    kept = told.with_suffix(".pt")  # the end of an epoch, from which a stopped comparison goes on
+    if kept.exists():
+        state = torch.load(kept)
+        step = state["step"]
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["random"])
     while step < len(rates):
         order = torch.randperm(len(inputs))
         for at in range(0, len(inputs), batch):
@@ -84,6 +90,9 @@ def main():
             F.cross_entropy(model(changed(inputs[chosen])), targets[chosen]).backward()
             optimizer.step()
             step += 1
+        state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict(), "random": torch.get_rng_state()}
+        torch.save(state, kept.with_suffix(".new"))
+        kept.with_suffix(".new").rename(kept)
         print(f"step {step}: test accuracy {100 * accuracy(model, *tested):.2f} %, {time.monotonic() - begin:.0f} s", flush=True)
     told.write_text(json.dumps({"test_accuracy": accuracy(model, *tested)}))
 
