@@ -67,9 +67,8 @@ std::string quote_shell(const std::string& word) {
   return quoted + "'";
 }
 
-// After a mismatch the search returns only to the last `*`
-// before the mismatch. The texts that earlier `*` have matched need not change, because the last `*` can match any
-// text.
+// After a mismatch the search returns only to the last `*` before the mismatch. The texts that earlier `*` have matched
+// need not change, because the last `*` can match any text.
 bool matches_pattern(std::string_view pattern, std::string_view text) {
   std::size_t at = 0;
   std::size_t in_text = 0;

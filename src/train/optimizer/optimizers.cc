@@ -72,8 +72,8 @@ void Optimizers::load_state(const std::vector<tensor::NamedTensor>& state, std::
   for (const auto& item : others) {
     if (item.name.starts_with("//")) made[item.name] = item.tensor.item<std::int64_t>();
   }
-  // start/resume.h has compared names and rules with those of the checkpoint. A state that its optimizer lacks, or does
-  // not have, is refused by the optimizer of the parameter.
+  // A resume has compared the names and rules of the optimizers with those of the checkpoint (start/resume.h). Each
+  // optimizer gets all states of its parameters, and refuses a state that it does not keep.
   for (const auto& one : all_) {
     std::set<std::string> parameters;
     for (const ParameterRange& range : one->optimization.parameters()) {
