@@ -1,6 +1,5 @@
-# Runs nvcc, keeps its PTX and the report of ptxas, and prints the rest of its output (warnings and errors):
-#   cmake -DNAME=reduce -DREPORTS=FOLDER -P compile.cmake -- nvcc ARGUMENT...
-# FOLDER gets reduce.ptx and reduce.ptxas.
+# Runs nvcc, writes the report of ptxas to a file, and prints the rest of nvcc's output (warnings and errors):
+#   cmake -DREPORT=FILE -P compile.cmake -- nvcc ARGUMENT...
 set(command "")
 set(begun FALSE)
 math(EXPR last "${CMAKE_ARGC} - 1")
@@ -12,9 +11,7 @@ foreach(i RANGE ${last})
   endif()
 endforeach()
 
-set(kept "${CMAKE_CURRENT_BINARY_DIR}/${NAME}.kept")
-file(MAKE_DIRECTORY "${kept}" "${REPORTS}")
-execute_process(COMMAND ${command} --keep --keep-dir "${kept}" RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
+execute_process(COMMAND ${command} RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
 string(REGEX REPLACE "ptxas info[^\n]*\n|[^\n]*bytes stack frame[^\n]*\n" "" rest "${said}")
 if(NOT rest STREQUAL "")
   message("${rest}")
@@ -22,6 +19,4 @@ endif()
 if(failed)
   message(FATAL_ERROR "nvcc ended with ${failed}")
 endif()
-file(WRITE "${REPORTS}/${NAME}.ptxas" "${said}")
-file(COPY_FILE "${kept}/${NAME}.ptx" "${REPORTS}/${NAME}.ptx")
-file(REMOVE_RECURSE "${kept}")
+file(WRITE "${REPORT}" "${said}")

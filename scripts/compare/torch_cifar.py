@@ -1,9 +1,10 @@
-"""Trains torchvision's ResNet-18 on CIFAR-10 as a run of `reigen train resnet18` did: its first weights, its batch and its learning rates.
-Batch norm takes the whole batch together; the run takes parts of model.norm_batch.
+"""Trains torchvision's ResNet-18 on CIFAR-10 as a run of `reigen train resnet18` does: its first weights, its batch and its learning rates.
+The run need not have ended. Batch norm takes the whole batch together; the run takes parts of model.norm_batch.
 
     torch_cifar.py FOLDER RUN TOLD     FOLDER: train/<class>/*.jpg and test/<class>/*.jpg; TOLD: gets the accuracy as JSON
 """
 import json
+import math
 import re
 import sys
 import time
@@ -54,12 +55,24 @@ def accuracy(model, inputs, targets):
     return hits / len(inputs)
 
 
+def rates_of(run, config, steps_of_epoch):
+    """The learning rate of each step: it grows in the first epoch and then follows a cosine to 0. The steps that the run has made had it too."""
+    peak = config["optim"]["lr"] * config["train"]["global_batch"] / config["optim"]["base_batch"]
+    warmup, steps = steps_of_epoch, steps_of_epoch * config["train"]["epochs"]
+    rates = [peak * (step + 1) / warmup if step < warmup else peak * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
+             for step in range(steps)]
+    told = [line["lr"] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
+    for step, (rate, other) in enumerate(zip(rates, told)):
+        if not math.isclose(rate, other, rel_tol=1e-9, abs_tol=1e-15):
+            sys.exit(f"step {step + 1} of the run had the learning rate {other}, and not {rate}")
+    return rates
+
+
 def main():
     folder, run, told = (Path(word) for word in sys.argv[1:4])
     torch.manual_seed(0)
     config = tomllib.loads((run / "config.toml").read_text())
     batch, optim = config["train"]["global_batch"], config["optim"]
-    rates = [line["lr"] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
     model = torchvision.models.resnet18(num_classes=10)
     weights = {re.sub("^(stem|head)\\.", "", name): value for name, value in load_file(run / "initial.safetensors").items()}
     missing, unexpected = model.load_state_dict(weights, strict=False)
@@ -68,10 +81,11 @@ def main():
     model.train()
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.SGD([{"params": matrices, "weight_decay": optim["weight_decay"]}, {"params": vectors, "weight_decay": 0}],
-                                lr=rates[0], momentum=optim["momentum"], nesterov=True)
     inputs, targets = pictures(folder / "train")
     tested = pictures(folder / "test")
+    rates = rates_of(run, config, math.ceil(len(inputs) / batch))
+    optimizer = torch.optim.SGD([{"params": matrices, "weight_decay": optim["weight_decay"]}, {"params": vectors, "weight_decay": 0}],
+                                lr=rates[0], momentum=optim["momentum"], nesterov=True)
     step, begin = 0, time.monotonic()
     kept = told.with_suffix(".pt")  # the end of an epoch, from which a stopped comparison goes on
     if kept.exists():

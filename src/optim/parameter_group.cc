@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/text.h"
+#include "base/name_patterns.h"
 
 namespace reigen::optim {
 ParameterGroup no_decay(std::vector<std::string> patterns) {
@@ -12,9 +12,7 @@ ParameterGroup no_decay(std::vector<std::string> patterns) {
 
 bool matches(const std::string& pattern, const tensor::Segment& segment) {
   if (pattern == "@vectors") return segment.shape.size() <= 1;
-  return base::matches_pattern(pattern, segment.name) ||
-         std::any_of(segment.aliases.begin(), segment.aliases.end(),
-                     [&](const std::string& alias) { return base::matches_pattern(pattern, alias); });
+  return base::matches_name(pattern, segment.name, segment.aliases);
 }
 
 std::vector<std::string> unmatched_patterns(const std::vector<ParameterGroup>& groups,

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/name_patterns.h"
 #include "parallel/gradient_reducer.h"
-#include "parallel/name_patterns.h"
 #include "reigen/base/error.h"
 
 namespace reigen::parallel {
@@ -37,7 +37,7 @@ std::vector<ParameterRange> DataParallelBase::parameters(const std::vector<std::
   std::vector<ParameterRange> result;
   for (const ParameterRange& range : parameters()) {
     const tensor::Segment& first = range.segments().front();  // the others belong to the same list
-    if (list_of(first.name, first.aliases, lists) == static_cast<std::size_t>(list - lists.begin()))
+    if (base::list_of(first.name, first.aliases, lists) == static_cast<std::size_t>(list - lists.begin()))
       result.push_back(range);
   }
   return result;

@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
+#include "base/name_patterns.h"
 #include "parallel/check/option_checks.h"
 #include "parallel/data_ranks.h"
-#include "parallel/name_patterns.h"
 #include "reigen/base/bytes.h"
 #include "reigen/tensor/flat_parameters.h"
 #include "tensor/stored_type.h"
@@ -84,7 +84,7 @@ LayoutInputs layout_inputs(const torch::nn::Module& module, const Communicator& 
     layout::TensorSpec& spec = inputs.model.tensors.emplace_back(tensor::spec_of(entry));
     const auto found = unit_of.find(entry.parameter.unsafeGetTensorImpl());
     if (found != unit_of.end()) spec.unit = found->second;
-    spec.optimizer = list_of(spec.name, spec.aliases, options.optimizers);
+    spec.optimizer = base::list_of(spec.name, spec.aliases, options.optimizers);
     if (inputs.choices.splits.contains(spec.name)) spec.shape = options.tensor_parallel.whole_shape(spec.name);
     if (!options.pipeline) continue;
     const layout::TensorSpec& placed = options.pipeline.parameters()[inputs.model.tensors.size() - 1];

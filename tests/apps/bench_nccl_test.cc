@@ -11,6 +11,7 @@
 #include "device/cuda.h"
 #include "fakes/nccl/stand_in.h"
 #include "harness/ranks.h"
+#include "harness/sanitizer.h"
 
 namespace reigen::apps::bench {
 namespace {
@@ -88,7 +89,7 @@ TEST_P(BenchOnDevices, ASizeIsTimedBesideACopyOfTheDevice) {
   run_ranks(ranks(2), [](Rank& r) {
     auto& world = r.world();
     BenchOptions options;
-    options.iterations = 1000;
+    options.iterations = reigen::testing::rounds(1000);
     options.warmup = 1;
     options.check = true;
     Problem problem = problem_of(world, traits_of(Operation::kAllReduce), false, comm::DataType::kFloat32);

@@ -8,6 +8,7 @@
 
 #include "checkpoint/layouts.h"
 #include "format/temporary_folder.h"
+#include "harness/sanitizer.h"
 #include "reigen/base/error.h"
 #include "reigen/runtime/init.h"
 
@@ -71,7 +72,7 @@ TEST_F(Damage, OfAnyFileFallsBackToTheCheckpointBefore) {
   for (const std::string& file : files_) {
     const std::string good = content_of(path_ / file);
     std::vector<std::string> bad = {good.substr(0, good.size() / 2), good.substr(0, good.size() - 3), "", good + "x"};
-    for (std::size_t at = 0; at < good.size(); at += 7) {
+    for (std::size_t at = 0; at < good.size(); at += testing::kSanitized ? 31 : 7) {
       bad.push_back(good);
       bad.back()[at] = static_cast<char>(bad.back()[at] ^ 0x04);
     }
@@ -91,11 +92,7 @@ TEST_F(Damage, OfAnyFileFallsBackToTheCheckpointBefore) {
 }
 
 // AddressSanitizer takes four times as long, and finds an access outside of a block in fewer damages.
-#ifdef __SANITIZE_ADDRESS__
-constexpr int kDamages = 2000;
-#else
-constexpr int kDamages = 10000;
-#endif
+constexpr int kDamages = testing::kSanitized ? 2000 : 10000;
 
 // A checkpoint is damaged many times, at random with a known seed.
 TEST_F(Damage, IsAlwaysFoundAndNamed) {

@@ -1,5 +1,6 @@
 #include "comm/contract.h"
 
+#include "harness/sanitizer.h"
 #include "reigen/base/error.h"
 
 namespace reigen::testing {
@@ -314,7 +315,7 @@ TEST_P(CommunicatorContract, MixedCallsInFlightKeepTheirOrder) {
     auto& world = r.world();
     const auto p = static_cast<std::size_t>(r.size());
     constexpr std::size_t kMost = 3000;
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < rounds(60); ++round) {
       const std::size_t count = round % 3 == 0 ? 40 : round % 3 == 1 ? 700 : kMost;
       const int root = round % r.size();
       TestBuffer<std::int64_t> a(world, count * p, round % 4 == 1);
@@ -453,7 +454,7 @@ TEST_P(CommunicatorContract, OverlappingGroupsInFlightDoNotDisturbEachOther) {
     auto& world = r.world();
     auto halves = world.split(r.rank() % 2);
     auto reversed = world.split(0, -r.rank());
-    for (int round = 0; round < 40; ++round) {
+    for (int round = 0; round < rounds(40); ++round) {
       const std::size_t count = round % 3 == 0 ? 20 : 20000;
       TestBuffer<float> a(world, count, round % 4 == 3);
       TestBuffer<float> b(world, count, round % 4 == 2);

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "comm/contract.h"
+#include "harness/sanitizer.h"
 #include "reigen/base/error.h"
 
 namespace reigen::testing {
@@ -94,7 +95,7 @@ TEST_P(CommunicatorContract, MemoryThatIsDroppedEarlyIsKeptForItsOperation) {
   run_ranks(options(), [](Rank& r) {
     auto& w = r.world();
     constexpr std::size_t kBytes = 1 << 20;
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < rounds(10); ++round) {
       Work work;
       {
         const auto block = w.allocate(kBytes);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/contract.h"
+#include "harness/sanitizer.h"
 #include "reigen/base/error.h"
 
 namespace reigen::testing {
@@ -60,7 +61,7 @@ TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
   run_ranks(options(), [](Rank& r) {
     const auto p = static_cast<std::size_t>(r.size());
     for (const std::size_t count : {200U, 100003U}) {
-      for (int round = 1; round <= 20; ++round) {
+      for (int round = 1; round <= rounds(20); ++round) {
         const auto memory = r.world().allocate_shared(p * count * sizeof(float));
         auto* const data = static_cast<float*>(memory.get());
         float* const own = data + static_cast<std::size_t>(r.rank()) * count;

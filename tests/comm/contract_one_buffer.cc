@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/contract.h"
+#include "harness/sanitizer.h"
 #include "reigen/comm/call_list.h"
 
 namespace reigen::testing {
@@ -33,7 +34,7 @@ TEST_P(CommunicatorContract, CallsOnOneBufferRunOneAfterTheOther) {
     const auto p = static_cast<std::size_t>(r.size());
     TestBuffer<float> x(world, kCount, false);
     TestBuffer<float> gathered(world, kCount * p, false);
-    for (int round = 0; round < 30; ++round) {
+    for (int round = 0; round < rounds(30); ++round) {
       for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(r.rank() + 1);
       std::vector<Work> works;
       const comm::StartOptions async{.progress = comm::Progress::kCaller};
@@ -91,7 +92,7 @@ TEST_P(CommunicatorContract, ASumOfWhatWasGatheredWaitsForTheGather) {
     const auto p = static_cast<std::size_t>(r.size());
     TestBuffer<float> x(world, kCount, false);
     TestBuffer<float> gathered(world, kCount * p, false);
-    for (int round = 0; round < 30; ++round) {
+    for (int round = 0; round < rounds(30); ++round) {
       x.fill(static_cast<float>(round + r.rank()));
       const comm::StartOptions async{.progress = comm::Progress::kCaller};
       const Work gather = world.start_all_gather(x.data(), gathered.data(), kCount, DataType::kFloat32, async);
@@ -117,7 +118,7 @@ TEST_P(CommunicatorContract, WhatIsCopiedOutLateIsNotReadEarly) {
     TestBuffer<float> sum(world, kCount, false);
     TestBuffer<float> gathered(world, kCount * p, false);
     TestBuffer<float> sent(world, kCount, false);
-    for (int round = 0; round < 30; ++round) {
+    for (int round = 0; round < rounds(30); ++round) {
       x.fill(static_cast<float>(round + r.rank()));
       std::vector<Work> works;
       const auto call = [&](const auto& add) { begin(world, foreign, add, works); };

@@ -11,6 +11,7 @@
 #include "comm/hierarchical/hierarchical_backend.h"
 #include "comm/tcp_groups.h"
 #include "harness/elements.h"
+#include "harness/sanitizer.h"
 #include "reigen/base/error.h"
 
 namespace reigen::testing {
@@ -96,7 +97,7 @@ TEST(HierarchicalLanes, ManyCallsInFlightGiveWhatOneAtATimeGives) {
     const Communicator& world = r.world();
     constexpr std::size_t kCounts[] = {1, 5000, 100'003, 7, 20'000};
     const auto p = static_cast<std::size_t>(r.size());
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < rounds(10); ++round) {
       struct Data {
         float number = 0;
         std::vector<float> sum, root, own, gathered, left, arrived;

@@ -46,12 +46,21 @@ std::string report(const char* name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// The PTX that an object contains as text. A zero byte ends the text.
+std::string ptx_of(const std::string& object) {
+  const std::size_t begin = object.find(".version ");
+  if (begin == std::string::npos) return {};
+  return object.substr(begin, object.find('\0', begin) - begin);
+}
+
 // The instructions of the PTX that round differently from the host.
 std::vector<std::string> other_roundings(const std::string& ptx) {
   static const std::regex kInstruction(R"(^\s*(@!?%\w+\s+)?([a-z]\w*(\.\w+)+)\s)");
   std::vector<std::string> found;
   std::istringstream lines(ptx);
   for (std::string line; std::getline(lines, line);) {
+    const auto has = [&](const char* word) { return line.find(word) != std::string::npos; };
+    if (!has("fma.") && !has(".approx") && !has(".ftz")) continue;  // a regular expression takes much longer
     std::smatch match;
     if (!std::regex_search(line, match, kInstruction)) continue;
     const std::string instruction = match[2].str() + ".";
@@ -263,8 +272,8 @@ TEST(CudaKernels, RoundAsTheHostDoes) {
                               "\tdiv.rn.f32 \t%f1, %f2, %f3;\n"
                               "\tadd.ftz.f32 \t%f1, %f2, %f3;\n"),
               ElementsAre("fma.rn.f32", "div.approx.f32", "add.ftz.f32"));
-  for (const char* file : {"reduce.ptx", "optimize.ptx", "norm.ptx"}) {
-    const std::string ptx = report(file);
+  for (const char* file : {"reduce.ptx.o", "optimize.ptx.o", "norm.ptx.o"}) {
+    const std::string ptx = ptx_of(report(file));
     EXPECT_NE(ptx.find("div.rn.f32"), std::string::npos) << file << " is not the PTX of the kernels";
     EXPECT_THAT(other_roundings(ptx), IsEmpty()) << file;
   }

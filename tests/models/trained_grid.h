@@ -160,9 +160,9 @@ void expect_tensors_stay_in_machines(const mesh::Mesh& mesh, const std::vector<P
 }
 
 template <class Model, class Options>
-void train(const Grid& grid, const Options& options, Rank& rank, Result& result,
+void train(const Grid& grid, const Options& options, const Communicator& world, Result& result,
            const std::function<void(const std::vector<tensor::NamedTensor>&)>& keep) {
-  Trained<Model> model(grid, options, rank.world());
+  Trained<Model> model(grid, options, world);
   parallel::DataParallelBase& parallel = model.parallel();
   std::optional<optim::AdamW> adamw;
   std::optional<optim::LAMB> lamb;
@@ -180,13 +180,21 @@ void train(const Grid& grid, const Options& options, Rank& rank, Result& result,
     const optim::StepOptions how{.gradient_factor = optim::clip_factor(norm, 0.5)};
     lamb ? lamb->step(how) : adamw->step(how);
     lamb ? lamb->zero_grad() : adamw->zero_grad();
-    if (rank.rank() != 0) continue;
+    if (world.rank() != 0) continue;
     result.losses.push_back(loss);
     result.norms.push_back(norm);
   }
   parallel.gather_weights();
   keep(parallel.own_weights());
   if (grid.ranks_a_machine > 0) expect_tensors_stay_in_machines(model.mesh(), parallel.parameters());
+}
+
+void train(const Grid& grid, const Communicator& world, Result& result,
+           const std::function<void(const std::vector<tensor::NamedTensor>&)>& keep) {
+  if (grid.gpt)
+    train<Gpt>(grid, gpt_of(grid), world, result, keep);
+  else
+    train<Llama>(grid, llama_of(grid), world, result, keep);
 }
 
 Result trained(const Grid& grid) {
@@ -198,10 +206,7 @@ Result trained(const Grid& grid) {
                          const std::lock_guard lock(mutex);
                          collect(parts, result.weights);
                        };
-                       if (grid.gpt)
-                         train<Gpt>(grid, gpt_of(grid), rank, result, keep);
-                       else
-                         train<Llama>(grid, llama_of(grid), rank, result, keep);
+                       train(grid, rank.world(), result, keep);
                      });
   return result;
 }

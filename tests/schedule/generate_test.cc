@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "harness/sanitizer.h"
 #include "reigen/base/error.h"
 #include "reigen/schedule/replay.h"
 #include "reigen/schedule/validate.h"
@@ -16,8 +17,8 @@
 namespace reigen::schedule {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // The most activations in flight on a rank, as generate.h says. `is_exact` is false where it is only a bound.
 int most_in_flight(Name name, const Size& size, int rank, bool& is_exact) {
@@ -47,8 +48,8 @@ double expected_total(Name name, const Size& size) {
 }
 
 void check_schedule(Name name, const Size& size) {
-  SCOPED_TRACE(testing::Message() << to_text(name) << " p=" << size.ranks << " m=" << size.micro_batches
-                                  << " v=" << size.virtual_stages);
+  SCOPED_TRACE(::testing::Message() << to_text(name) << " p=" << size.ranks << " m=" << size.micro_batches
+                                    << " v=" << size.virtual_stages);
   const Replay result = replay(add_messages(generate(name, size)));
   const bool has_formula =
       name != Name::kInterleaved || size.micro_batches % size.ranks == 0 || size.virtual_stages == 1;
@@ -72,9 +73,10 @@ void check_schedule(Name name, const Size& size) {
 }
 
 TEST(Generate, EachScheduleIsValidAndHasItsBubbleAndItsActivations) {
+  constexpr int kMost = testing::kSanitized ? 10 : 32;  // micro-batches
   for (const Name name : names()) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
-      for (int m = 1; m <= 32; ++m) {
+      for (int m = 1; m <= kMost; ++m) {
         const auto [least, most] = virtual_stages_of(name);
         for (int v = least; v <= std::min(most, 4); ++v) check_schedule(name, {ranks, m, v});
       }
@@ -246,8 +248,8 @@ TEST(AddMessages, ASkipComesNoLaterThanWhatItsRankSendsAfterIt) {
   schedule = add_messages(schedule);
   validate(schedule);
   EXPECT_THAT(compute_of(schedule, 1),
-              testing::StartsWith("RECV_F1.0<0 F1.0 SEND_F1.0>2 RECV_F3.0<0 RECV_F1.1<0 F1.1 SEND_F1.1>2 RECV_F3.1<0 "
-                                  "RECV_F3.0<2 F3.0 RECV_F3.1<2 F3.1 "));
+              ::testing::StartsWith("RECV_F1.0<0 F1.0 SEND_F1.0>2 RECV_F3.0<0 RECV_F1.1<0 F1.1 SEND_F1.1>2 RECV_F3.1<0 "
+                                    "RECV_F3.0<2 F3.0 RECV_F3.1<2 F3.1 "));
 }
 
 TEST(AddMessages, RefusesSchedulesThatCannotRun) {
@@ -262,7 +264,7 @@ TEST(AddMessages, RefusesSchedulesThatCannotRun) {
   wrong = gpipe({2, 2});
   std::swap(wrong.actions[0][1], wrong.actions[0][2]);  // B0.0 before F0.1, while rank 1 needs F0.1 before B1.0
   EXPECT_THAT([&] { add_messages(wrong); },
-              ThrowsMessage<InvalidArgument>(testing::AllOf(
+              ThrowsMessage<InvalidArgument>(::testing::AllOf(
                   HasSubstr("rank 0, position 1: B0.0 waits for B1.0 (rank 1, position 2), which comes after F1.1"),
                   HasSubstr("rank 1, position 1: F1.1 waits for F0.1 (rank 0, position 2), which comes after B0.0"))));
 }

@@ -15,9 +15,9 @@
 namespace reigen::schedule {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
 
 int count_of(const std::string& text, const std::string& part) {
   int count = 0;

@@ -13,9 +13,9 @@
 namespace reigen::schedule {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 const Span& span_of(const Replay& replay, std::size_t rank, const std::string& action) {
   const auto& spans = replay.ranks[rank];

@@ -15,9 +15,9 @@
 namespace reigen::schedule {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 constexpr const char* kSmall =
     "ranks 2\n"
@@ -75,7 +75,7 @@ std::string changed(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
-void expect_refused(const std::string& text, const testing::Matcher<std::string>& message) {
+void expect_refused(const std::string& text, const ::testing::Matcher<std::string>& message) {
   EXPECT_THAT([&] { parse_schedule(text); }, ThrowsMessage<InvalidArgument>(message)) << text;
 }
 

@@ -14,9 +14,9 @@
 namespace reigen::schedule {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // Rank 0: F0.0 SEND_F0.0>1 F0.1 SEND_F0.1>1 RECV_B0.0<1 B0.0 RECV_B0.1<1 B0.1
 // Rank 1: RECV_F1.0<0 F1.0 RECV_F1.1<0 B1.0 SEND_B1.0>0 F1.1 B1.1 SEND_B1.1>0
@@ -47,7 +47,7 @@ void move_before(Schedule& schedule, int rank, const std::string& action, const 
   list.insert(list.begin() + position_of(schedule, rank, other), moved);
 }
 
-void expect_refused(const Schedule& schedule, const testing::Matcher<std::string>& message) {
+void expect_refused(const Schedule& schedule, const ::testing::Matcher<std::string>& message) {
   EXPECT_THAT([&] { validate(schedule); }, ThrowsMessage<InvalidArgument>(message)) << to_text(schedule);
 }
 
@@ -149,7 +149,7 @@ TEST(Validate, ACycleOfThreeRanksDoesNotNameTheRankThatWaitsForIt) {
   EXPECT_THAT([&] { validate(schedule); },
               ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("rank 2, position 0: RECV_B2.0<3"),
                                                    HasSubstr("rank 3, position 0: RECV_F3.0<2"),
-                                                   testing::Not(HasSubstr("rank 0, position")))));
+                                                   ::testing::Not(HasSubstr("rank 0, position")))));
 }
 
 TEST(Validate, NamesWhatDoesNotExist) {

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "base/text.h"
+#include "base/name_patterns.h"
 #include "reigen/base/error.h"
 #include "reigen/tensor/flat_parameters.h"
 #include "train/optimizer/optimization.h"
@@ -94,14 +93,11 @@ void require_divided(const std::vector<PartOptimizer>& parts, const torch::nn::M
   for (const PartOptimizer& part : parts) unused.insert(part.parameters.begin(), part.parameters.end());
   for (const tensor::NamedParameter& one : tensor::named_parameters(module)) {
     if (!one.parameter.requires_grad()) continue;
-    std::vector<std::string> names = one.aliases;
-    names.push_back(one.name);
     std::vector<std::string> owners;
     for (const PartOptimizer& part : parts) {
       bool is_own = false;
       for (const std::string& pattern : part.parameters) {
-        const auto matches = [&](const std::string& name) { return base::matches_pattern(pattern, name); };
-        if (std::none_of(names.begin(), names.end(), matches)) continue;
+        if (!base::matches_name(pattern, one.name, one.aliases)) continue;
         unused.erase(pattern);
         is_own = true;
       }
@@ -129,16 +125,19 @@ void take_parts(Run& run) {
   run.parts = run.manual->optimizers(run.config);
   require_names(run.parts);
   if (run.rollbacks > 0) return;
-  std::vector<std::string> words;
-  for (const PartOptimizer& part : run.parts)
-    words.push_back(fmt::format("{}: {}", part.name, part.optimizer.rule.name));
   run.say(
       fmt::format("note: the task makes the steps of its optimizers ({}); of the options of optim., warm-up, schedule "
                   "and ema_decay count, and others where it reads them",
-                  fmt::join(words, ", ")));
+                  to_text(run.parts)));
 }
 
 }  // namespace
+
+std::string to_text(const std::vector<PartOptimizer>& parts) {
+  std::vector<std::string> words;
+  for (const PartOptimizer& part : parts) words.push_back(fmt::format("{}: {}", part.name, part.optimizer.rule.name));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
 
 OptimConfig with_rule(OptimConfig options, const OwnOptimizer& own) {
   own.rule.visit([&](auto rule) {

@@ -2,6 +2,7 @@
 // TrainerOptions::rate. Thread rule: used only by its rank's thread.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "reigen/layout/model.h"
@@ -17,6 +18,9 @@ void take_own_optimizer(Run& run);
 // Throws InvalidArgument if a trainable parameter belongs to none of the optimizers or to several, or a pattern matches
 // no parameter. Does nothing without parts.
 void require_divided(const std::vector<PartOptimizer>& parts, const torch::nn::Module& module);
+
+// "judge: adam, draw: sgd"
+std::string to_text(const std::vector<PartOptimizer>& parts);
 
 // The options with an optimizer of the task's in place of theirs. Its groups are left out.
 OptimConfig with_rule(OptimConfig options, const OwnOptimizer& own);

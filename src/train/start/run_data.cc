@@ -12,6 +12,7 @@
 #include "comm/agree.h"
 #include "reigen/base/error.h"
 #include "reigen/comm/byte_strings.h"
+#include "train/optimizer/own_optimizer.h"
 #include "train/run/agree.h"
 #include "train/run/workers.h"
 #include "train/start/resume.h"
@@ -19,14 +20,6 @@
 namespace reigen::train {
 
 namespace {
-
-// "judge: adam, draw: sgd"
-std::string to_text(const std::vector<PartOptimizer>& parts) {
-  std::string text;
-  for (const PartOptimizer& part : parts)
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", part.name, part.optimizer.rule.name);
-  return text;
-}
 
 void require_there(const data::DatasetPtr& data, const char* function) {
   if (data) return;
