@@ -30,6 +30,7 @@ Workspace::Workspace() : parts_(std::make_unique<Parts>()) {}
 Workspace::~Workspace() = default;
 Workspace::Workspace(Workspace&&) noexcept = default;
 Workspace& Workspace::operator=(Workspace&&) noexcept = default;
+std::size_t Workspace::bytes() const { return parts_->bytes(); }
 
 std::size_t bytes_of(const Output& output, Size size) {
   const std::size_t value = output.type == PixelType::kF32 ? 4 : output.type == PixelType::kBf16 ? 2 : 1;

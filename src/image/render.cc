@@ -40,6 +40,7 @@ struct Rendering {
   // no pixels while the file is not decoded.
   PixelView made = {};
 
+  ~Rendering() { parts.release_large(); }  // also if the picture turns out to be damaged
   PixelView run();
   void render(const Draft::Stage& stage, const Pixels& to);
   void copy(const Draft::Stage& stage, const Box& part, const Pixels& to);
@@ -147,7 +148,8 @@ void Draft::write(const Output& output, void* to, Workspace& workspace) const {
   REIGEN_CHECK(to != nullptr, "the pixels of '{}' need {} bytes of memory, got a null pointer", name_,
                bytes_of(output, size()));
   Workspace::Parts& parts = workspace.parts();
-  const PixelView pixels = Rendering{.draft = *this, .parts = parts}.run();
+  Rendering rendering{.draft = *this, .parts = parts};
+  const PixelView pixels = rendering.run();
   convert({.from = pixels, .mirrored = stages_.back().mirrored, .erased = erased_, .output = output}, parts.tables, to);
 }
 

@@ -58,6 +58,21 @@ TEST_F(DataCommand, PacksAndShowsAndVerifies) {
   EXPECT_THAT(reigen({"index", target}).out, HasSubstr("a-000000.idx"));
 }
 
+// Over NFS, where two names cannot be exchanged, a folder cannot be renamed over another one.
+TEST_F(DataCommand, ReplacesAlsoWhereTwoNamesCannotBeExchanged) {
+  for (const char* shards :
+       {"2", "1", "1", "2", "3"}) {  // a folder over nothing, a file over it, a file over a file, ...
+    const Ran packed =
+        launch::run({"/usr/bin/env", "LD_PRELOAD=" + built("tests/libreigen_file_layer.so"),
+                     "REIGEN_FILES_BELOW=" + root_.string(), "REIGEN_FILES_NO_EXCHANGE=1", built("bin/reigen"), "data",
+                     "pack", root_ / "photos", root_ / "a.tar", "--shards", shards, "--force"},
+                    {});
+    ASSERT_EQ(packed.code, 0) << packed.err;
+    EXPECT_THAT(reigen({"verify", root_ / "a.tar"}).out, HasSubstr("whole, 3 samples"));
+    EXPECT_FALSE(fs::exists(root_ / "a.tar.tmp"));
+  }
+}
+
 TEST_F(DataCommand, WrongUseHasItsExitCode) {
   EXPECT_EQ(reigen({}).code, 2);
   EXPECT_EQ(reigen({"--help"}).code, 0);

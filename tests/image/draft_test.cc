@@ -178,6 +178,30 @@ TEST(Draft, OfAPngReadsTheWholeFile) {
   EXPECT_EQ(draft.picture(workspace).pixels, other.picture(workspace).pixels);
 }
 
+TEST(Draft, AHugePictureDoesNotKeepItsMemory) {
+  Workspace workspace;
+  Draft small(places(40, 30), "small");
+  small.resize({20, 15});
+  small.picture(workspace);
+  const std::size_t usual = workspace.bytes();
+  EXPECT_GT(usual, 0U);
+  Draft huge(places(40, 30), "huge");
+  huge.resize({4000, 3000});  // 36 MB
+  huge.resize({20, 15});
+  huge.picture(workspace);
+  EXPECT_LT(workspace.bytes(), usual + 1'000'000);
+  const std::string file = tests::png_of(4000, 3000, 3, std::vector<std::uint8_t>(36'000'000));
+  Draft png(std::as_bytes(std::span(file)), nullptr, "huge.png");
+  png.resize({20, 15});
+  png.picture(workspace);
+  EXPECT_LT(workspace.bytes(), usual + 1'000'000);
+  std::string damaged = file.substr(0, file.size() / 2);
+  Draft broken(std::as_bytes(std::span(damaged)), nullptr, "broken.png");
+  broken.resize({20, 15});
+  EXPECT_THROW(broken.picture(workspace), DataError);
+  EXPECT_LT(workspace.bytes(), usual + 1'000'000);
+}
+
 // ---- types and layouts
 
 TEST(Draft, WritesEveryTypeAndLayout) {

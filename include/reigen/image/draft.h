@@ -52,7 +52,8 @@ struct Output {
 std::size_t bytes_of(const Output& output, Size size);
 
 // Memory that write() uses for what lies between the file and the result. Keep one for each thread. It grows to what
-// the largest picture needs, and then write() allocates nothing but what libjpeg or libpng allocates.
+// the largest picture needs, and then write() allocates nothing but what libjpeg or libpng allocates. Parts of more
+// than 32 MiB, which only huge pictures need, are freed at the end of write().
 class Workspace {
  public:
   struct Parts;
@@ -61,6 +62,7 @@ class Workspace {
   Workspace(Workspace&&) noexcept;
   Workspace& operator=(Workspace&&) noexcept;
   Parts& parts() { return *parts_; }
+  std::size_t bytes() const;  // of pixels that it holds now
 
  private:
   std::unique_ptr<Parts> parts_;

@@ -80,11 +80,30 @@ void sync_file(const fs::path& path) {
 
 void sync_whole(const fs::path& path) {
   if (!fs::is_directory(path)) return sync_file(path);
-  for (const auto& entry : fs::directory_iterator(path)) sync_whole(entry.path());
+  std::error_code failed;
+  for (fs::directory_iterator at(path, failed); !failed && at != fs::directory_iterator(); at.increment(failed))
+    sync_whole(at->path());
+  if (failed) fail_to_write(path, "readdir", failed.value());
   if (const int error = base::sync_folder(path); error != 0) fail_to_write(path, "fsync", error);
 }
 
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+// Replaces the target by `from` on a file system that cannot exchange two names, as NFS. A file replaces a file in one
+// step. Everything else moves to `old` first, so for a moment nothing is at the target. Returns -1 and sets errno if
+// it fails; then the target is as before.
+int replace_in_turn(const fs::path& from, const fs::path& target, const fs::path& old) {
+  if (::rename(from.c_str(), target.c_str()) == 0) return 0;
+  const bool has_content = errno == ENOTEMPTY || errno == EEXIST;
+  const bool is_of_other_kind = errno == EISDIR || errno == ENOTDIR;
+  if (!has_content && !is_of_other_kind) return -1;
+  if (::rename(target.c_str(), old.c_str()) != 0) return -1;
+  if (::rename(from.c_str(), target.c_str()) == 0) return 0;
+  const int error = errno;
+  ::rename(old.c_str(), target.c_str());
+  errno = error;
+  return -1;
+}
 
 fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 
@@ -112,7 +131,8 @@ void Staging::publish() {
   const unsigned how = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, target_.c_str(), how);
   if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {  // a file system without these forms, as NFS
-    result = ::rename(from.c_str(), target_.c_str());
+    result =
+        replaces ? replace_in_turn(place(), target_, temporary_ / "replaced") : ::rename(from.c_str(), target_.c_str());
   }
   if (result != 0 && errno == EEXIST) fail_exists(target_);
   if (result != 0) fail_to_write(target_, "rename", errno);

@@ -22,7 +22,8 @@ class Staging {
   const std::filesystem::path& target() const { return target_; }
   // Where the caller writes the container: as a file, or as a folder that the caller makes.
   std::filesystem::path place() const { return temporary_ / "whole"; }
-  // Syncs place() and everything in it, and moves it to the path in one step. Throws IoError.
+  // Syncs place() and everything in it, and moves it to the path in one step. Where two names cannot be exchanged (NFS)
+  // and the target is or was a folder, there are two steps, and nothing is at the path between them. Throws IoError.
   void publish();
 
  private:
