@@ -86,5 +86,6 @@ int main(int argc, char** argv) {
   return train::run<Dcgan, Digits>(argc, argv,
                                    {.name = "dcgan",
                                     .summary = "digits from noise",
+                                    .data = "a folder with the files of MNIST; without it, digits are drawn",
                                     .defaults = {.train = {.epochs = 30, .global_batch = 64}, .model = own}});
 }

@@ -245,6 +245,9 @@ void require_consistent(const Config& config) {
                  .fix = "leave checkpoint.every_steps out"});
     }
   }
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  refuse({{(checkpoint.mode != "min" || checkpoint.top_k != 1) && checkpoint.monitor.empty(),
+           "checkpoint.mode and top_k need checkpoint.monitor", "set checkpoint.monitor, for example to test_loss"}});
   const StopConfig usual;
   const StopConfig& stop = config.stop;
   const bool is_set =

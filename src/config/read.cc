@@ -265,7 +265,8 @@ void begin(Config& config, const Config& defaults) {
   optim.warmup.clear();
 }
 
-void complete(Config& config, const Config& defaults) {
+// `told`: the names of the options that the user has set.
+void complete(Config& config, const Config& defaults, const std::set<std::string>& told) {
   OptimConfig& optim = config.optim;
   optim.rule.take_defaults(defaults.optim.rule);
   optim.schedule.take_defaults(defaults.optim.schedule);
@@ -278,7 +279,7 @@ void complete(Config& config, const Config& defaults) {
   optim.warmup_steps = 0;
   // The one_cycle schedule warms up by itself, so it gets no default warm-up.
   const bool warms_up = optim.schedule.name == "one_cycle" && defaults.optim.schedule.name != "one_cycle";
-  if (!optim.warmup.empty() || warms_up) return;
+  if (told.contains("optim.warmup") || !optim.warmup.empty() || warms_up) return;
   optim.warmup_steps = defaults.optim.warmup_steps;
   optim.warmup = defaults.optim.warmup;
 }
@@ -347,7 +348,7 @@ CommandLine read_command_line(const Config& defaults, const std::vector<std::str
     if (preset.name == first.run.preset) set_preset(preset, first.train.global_batch, told.table, user);
   }
   read_sources(arguments, environment, told, result);
-  complete(result.config, defaults);
+  complete(result.config, defaults, told.names);
   require_consistent(result.config);
   return result;
 }

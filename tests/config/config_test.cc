@@ -168,6 +168,8 @@ TEST_F(ConfigTest, DurationsAndWhatNeedsAMonitorAreChecked) {
   EXPECT_EQ(failure_of({"--log.histograms", "5", "--log.tensorboard", "false"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--checkpoint.every", "5", "--checkpoint.every_steps", "5"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(failure_of({"--stop.patience", "7"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--checkpoint.mode", "max"}).code, ExitCode::kConfiguration);
+  EXPECT_EQ(failure_of({"--checkpoint.top_k", "5"}).code, ExitCode::kConfiguration);
   EXPECT_EQ(read({"--stop.patience", "7", "--stop.monitor", "test_loss", "--validate.every", "0.5 epochs"})
                 .config.stop.patience,
             7);

@@ -186,6 +186,15 @@ def dcgan():
     lines = lines_of(directory)
     if len(lines) < 6 or not {"lr/generator", "lr/discriminator", "loss_of_generator"} <= set(lines[0]):
         sys.exit(f"dcgan lacks figures of its own: {lines}")
+    digits = SCRATCH / "digits"  # MNIST's files: a header, then a byte for each pixel or label
+    digits.mkdir()
+    draw = random.Random(2)
+    pixels = bytes(draw.randrange(256) for _ in range(128 * 28 * 28))
+    (digits / "train-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, 128, 28, 28) + pixels)
+    (digits / "train-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, 128) + bytes(i % 10 for i in range(128)))
+    said = run(BUILD / "dcgan", "--data.path", digits, "--run.dir", SCRATCH / "dcgan_of_files", "--model.width", 4, "--train.max_steps", 1)
+    if "128 samples" not in said:
+        sys.exit(f"dcgan does not take the 128 digits of the folder: {said}")
     run(BUILD / "dcgan", "predict", "--run.dir", directory)
     if (directory / "predictions.safetensors").stat().st_size < 64 * 28 * 28 * 4:
         sys.exit("dcgan predict wrote too little")

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 #include "reigen/config/command_line.h"
 #include "train/optimizer/learning_rate.h"
@@ -117,7 +118,18 @@ TEST(ImageNetPresets, HelpFitsATerminalAndPrintedOptionsReadBack) {
   for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 80U) << line;
   for (const config::Preset& one : imagenet_presets()) {
     for (const config::PresetValue& value : one.values) EXPECT_FALSE(value.source.empty()) << value.option;
+    const Config config = with({"--run.preset", one.name, "--train.global_batch", "8192"});
+    const tests::TemporaryFolder folder;
+    const std::string file = folder.write("config.toml", config::to_toml(config)).string();
+    EXPECT_EQ(config::to_toml(with({"--config", file})), config::to_toml(config)) << one.name;
   }
+}
+
+TEST(ImageNetPresets, AnEmptyWarmUpIsNone) {
+  EXPECT_EQ(with({}).optim.warmup, "5 epochs");
+  EXPECT_EQ(with({"--optim.warmup", ""}).optim.warmup, "");
+  EXPECT_EQ(with({"--optim.warmup", ""}).optim.warmup_steps, 0);
+  EXPECT_EQ(with({"--run.preset", "goyal", "--optim.warmup", "", "--optim.warmup_steps", "7"}).optim.warmup_steps, 7);
 }
 
 // ---- the plan

@@ -14,6 +14,7 @@
 #include "reigen/container/container.h"
 #include "reigen/container/pack.h"
 #include "reigen/container/writer.h"
+#include "reigen/data/loader.h"
 #include "reigen/image/draft.h"
 #include "reigen/image/encode.h"
 #include "reigen/train/resnet18_task.h"
@@ -122,8 +123,23 @@ TEST_F(PictureDataTest, FindsTrainingAndValidationInEveryForm) {
     const std::string name = file.path().filename().string();
     if (name.starts_with("v-")) fs::copy(file.path(), at("shards") / ("val" + name.substr(1)));
   }
-  for (const std::string name : {"a", "tfrecord", "tar", "shards"}) {
-    PictureData pictures = data(at(name), name == "shards" ? 3 : 0);
+  // Names that others give to shards: train.0.tar, train.tfrecord-00000-of-00002.
+  fs::create_directories(at("dotted"));
+  for (const auto& file : fs::directory_iterator(at("shards"))) {
+    std::string name = file.path().filename().string();
+    fs::copy(file.path(), at("dotted") / name.replace(name.find('-'), 1, "."));
+  }
+  fs::create_directories(at("of"));
+  for (const auto& [part, name] : {std::pair("train", "a/train"), std::pair("val", "a/val")}) {
+    pack(at(name), at("p.tfrecord"), 2);
+    for (const auto& file : fs::directory_iterator(at("p.tfrecord"))) {
+      const std::string old = file.path().filename().string();
+      if (old.starts_with("p-")) fs::copy(file.path(), at("of") / (std::string(part) + ".tfrecord" + old.substr(1)));
+    }
+    fs::remove_all(at("p.tfrecord"));
+  }
+  for (const std::string name : {"a", "tfrecord", "tar", "shards", "dotted", "of"}) {
+    PictureData pictures = data(at(name), name == "shards" || name == "dotted" || name == "of" ? 3 : 0);
     EXPECT_EQ(pictures.training()->size(), 12) << name;
     EXPECT_EQ(pictures.validation()->size(), 6) << name;
     EXPECT_EQ(pictures.classes(), 3) << name;
@@ -132,6 +148,19 @@ TEST_F(PictureDataTest, FindsTrainingAndValidationInEveryForm) {
     EXPECT_EQ(samples.target[1].item<std::int64_t>(), 2) << name;
     EXPECT_NEAR(samples.input[1][0][0][0].item<float>(), (50.0 / 255 - 0.485) / 0.229, 0.02) << name;
   }
+}
+
+TEST_F(PictureDataTest, MixesAlsoPicturesThatAreNotAugmented) {
+  make(at("m/train"), 12, 3);
+  make(at("m/val"), 6, 3);
+  PictureData mixed({.path = at("m"), .size = 32, .augment = false, .mixing = {.mixup = 1}});
+  PictureData plain({.path = at("m"), .size = 32, .augment = false});
+  const auto first = [](PictureData& from) {
+    data::Loader loader(from.training(), {.batch_size = 12, .workers = 0});
+    auto epoch = loader.epoch(0);
+    return epoch.next()->input.clone();
+  };
+  EXPECT_FALSE(at::equal(first(mixed), first(plain)));
 }
 
 TEST_F(PictureDataTest, LeavesEveryTenthSampleForValidation) {

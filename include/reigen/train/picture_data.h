@@ -30,9 +30,9 @@ struct PictureDataOptions {
   std::filesystem::path path = {};
   std::int64_t size = 224;
   PictureStyle style = PictureStyle::kImageNet;
-  bool augment = true;
+  bool augment = true;       // random crops and flips of training pictures
   bool fast_decode = false;  // data::OpenOptions::fast_decode
-  data::Mixing mixing = {};  // of training pictures, with `augment`
+  data::Mixing mixing = {};  // of training pictures, also without `augment`
   std::int64_t classes = 0;  // 0: as many as the data name; a sample of another class is a DataError
 };
 

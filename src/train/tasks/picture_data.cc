@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "reigen/base/error.h"
 #include "reigen/data/drawn_photos.h"
 #include "reigen/image/operations.h"
@@ -30,29 +31,59 @@ constexpr std::string_view kTrainingNames[] = {"train", "training"};
 constexpr std::string_view kEndings[] = {".lmdb", ".mdb", ".h5", ".hdf5", ".tfrecord", ".tar"};
 constexpr std::string_view kValidationNames[] = {"val", "valid", "validation", "test", "testing"};
 
-// The entry of the folder whose name, without its ending, is one of `names`; an earlier name is preferred. A set of
-// shards is a pattern: train-*-of-00064, train-*.tar.
-std::optional<fs::path> part_in(const fs::path& folder, std::span<const std::string_view> names) {
+// The entries of the folder by name, without indices, which lie beside their containers.
+std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".idx") entries.push_back(entry.path());  // an index lies beside its container
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
+    if (at->path().extension() != ".idx") entries.push_back(at->path());
+  }
+  if (error) {
+    throw IoError(Report{.what = fmt::format("cannot list the folder '{}'", folder.string()),
+                         .got = base::errno_text(error.value()),
+                         .expected = "a folder that may be read",
+                         .fix = "check its permissions, or give another data.path"},
+                  base::exit_code_of_errno(error.value()));
   }
   std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+// The name of a shard with * in place of its number: train-*-of-00064, train.tfrecord-*-of-00064, train-*.tar or
+// train.*.tar. Empty for a name without such a number behind `front`.
+std::string pattern_of(const std::string& file, const std::string& front) {
+  constexpr const char* kNumerals = "0123456789";
+  const auto of = file.find("-of-");
+  if (of != std::string::npos) {
+    const auto before = file.find_last_not_of(kNumerals, of - 1);
+    return before + 1 < of && before + 1 >= front.size() ? file.substr(0, before + 1) + "*" + file.substr(of) : "";
+  }
+  const auto end = std::min(file.find_first_not_of(kNumerals, front.size() + 1), file.size());
+  return end > front.size() + 1 ? file.substr(0, front.size() + 1) + "*" + file.substr(end) : "";
+}
+
+// The entry of the folder whose name, without its ending, is one of `names`, or the pattern of a set of such shards. An
+// earlier name is preferred.
+std::optional<fs::path> part_in(const fs::path& folder, std::span<const std::string_view> names) {
+  const std::vector<fs::path> entries = entries_of(folder);
   for (const std::string_view one : names) {
     const std::string name(one);
+    std::vector<fs::path> shards;
+    std::string of_shards;
     for (const fs::path& entry : entries) {
       const std::string file = entry.filename().string();
-      if (file == name || file.starts_with(name + ".")) return entry;
+      if (file == name) return entry;
+      const bool has_ending = file.starts_with(name + ".");
+      if (!has_ending && !file.starts_with(name + "-")) continue;
+      const std::string pattern = pattern_of(file, name);
+      if (pattern.empty() && has_ending) return entry;
+      if (of_shards.empty()) of_shards = pattern;
+      if (!pattern.empty() && pattern == of_shards) shards.push_back(entry);
     }
-    for (const fs::path& entry : entries) {
-      const std::string file = entry.filename().string();
-      if (file.size() <= name.size() + 1 || !file.starts_with(name + "-") || file[name.size() + 1] < '0' ||
-          file[name.size() + 1] > '9') {
-        continue;
-      }
-      const auto end = file.find_first_not_of("0123456789", name.size() + 1);
-      return folder / (name + "-*" + (end == std::string::npos ? "" : file.substr(end)));
-    }
+    if (shards.empty()) continue;
+    const bool is_set = shards.size() > 1 || !shards.front().filename().string().starts_with(name + ".") ||
+                        of_shards.find("-of-") != std::string::npos;
+    return is_set ? folder / of_shards : shards.front();  // train.2012.lmdb is one container
   }
   return std::nullopt;
 }
@@ -173,8 +204,10 @@ std::int64_t PictureData::classes() {
 }
 
 data::DatasetPtr PictureData::training() {
-  if (!options_.augment) return seen_whole(parts().training, options_).map(checks_classes(classes()));
-  return changed_at_random(parts().training, options_).map(checks_classes(classes())).mix_pairs(options_.mixing);
+  const data::Pipeline& pictures = parts().training;
+  const data::Pipeline changed =
+      options_.augment ? changed_at_random(pictures, options_) : seen_whole(pictures, options_);
+  return changed.map(checks_classes(classes())).mix_pairs(options_.mixing);
 }
 
 data::DatasetPtr PictureData::validation() {
