@@ -183,6 +183,14 @@ Weights::Weights(const fs::path& path, const std::string& group) : path_(path) {
   sort();
 }
 
+bool Weights::has_averages(const fs::path& path) {
+  const Checkpoint from(path);
+  const auto optimizer = from.manifest().groups.find("optimizer");
+  return optimizer != from.manifest().groups.end() &&
+         std::any_of(optimizer->second.begin(), optimizer->second.end(),
+                     [](const StoredTensor& state) { return state.name.ends_with(kAverage); });
+}
+
 Weights Weights::averages_of(const fs::path& path) {
   const auto from = whole_checkpoint(path);
   Weights result;

@@ -1,4 +1,5 @@
 // A program made of a task and train::run has all features of `reigen train mnist`, under every launcher.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "harness/folders.h"
 #include "harness/read_file.h"
 #include "launch/child_program.h"
+#include "reigen/format/event_file.h"
 
 namespace reigen {
 namespace {
@@ -191,20 +194,61 @@ TEST_F(OwnProgram, AWishToStopSavesAndThePrintedCommandGoesOnBitwise) {
   }
 }
 
-// What a run has written, without its times: the lines of metrics.jsonl, the table and the list of the best
-// checkpoints.
+const std::set<std::string> kTimes = {"time",       "samples_per_s", "step_ms",         "data_ms",
+                                      "forward_ms", "backward_ms",   "comm_exposed_ms", "optimizer_ms"};
+
+// The rows of the table, without the columns of times.
+std::string table_in(const fs::path& file) {
+  const auto cells_of = [](const std::string& line) {
+    std::vector<std::string> cells;
+    std::istringstream in(line);
+    for (std::string cell; std::getline(in, cell, ',');) cells.push_back(cell);
+    return cells;
+  };
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  const std::vector<std::string> names = cells_of(line);
+  std::string text = line + "\n";
+  while (std::getline(in, line)) {
+    const std::vector<std::string> cells = cells_of(line);
+    for (std::size_t i = 0; i < cells.size(); ++i) text += (kTimes.contains(names.at(i)) ? "" : cells[i]) + ",";
+    text += "\n";
+  }
+  return text;
+}
+
+// The curves for TensorBoard, without those of times.
+std::string curves_in(const fs::path& directory) {
+  std::string text;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (!format::is_event_file_name(entry.path().filename().string(), "run")) continue;
+    format::read_events(read_file(entry.path()), [&](const format::Event& event) {
+      for (const auto& [tag, value] : event.scalars) {
+        if (!tag.starts_with("time/") && !tag.ends_with("samples_per_s"))
+          text += fmt::format("{} {} {}\n", event.when.step, tag, value);
+      }
+      return true;
+    });
+  }
+  return text;
+}
+
+// What a run has written, without its times: the lines of metrics.jsonl, the table, the curves, the list of the best
+// checkpoints, and the states of callbacks and figures in the last checkpoint.
 std::string written_in(const fs::path& directory) {
   std::string text = read_file(directory / "checkpoints/best/best.json");
   std::ifstream in(directory / "metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
     auto json = nlohmann::json::parse(line);
-    for (const char* key : {"time", "samples_per_s", "step_ms", "data_ms", "forward_ms", "backward_ms",
-                            "comm_exposed_ms", "optimizer_ms"})
-      json.erase(key);
+    for (const std::string& key : kTimes) json.erase(key);
     text += json.dump() + "\n";
   }
-  std::ifstream table(directory / "metrics.csv");
-  for (std::string line; std::getline(table, line);) text += line.substr(0, line.find(',')) + "\n";  // the steps
+  text += table_in(directory / "metrics.csv") + curves_in(directory);
+  const auto manifest = nlohmann::json::parse(read_file(directory / "checkpoints/step_00000030/manifest.json"));
+  for (const auto& [key, value] : manifest["content"]["options"].items()) {
+    if (key.starts_with("state.")) text += key + " " + value.get<std::string>() + "\n";
+  }
   return text;
 }
 
@@ -221,6 +265,8 @@ TEST_F(OwnProgram, AKilledRunHasTheFiguresAndTheBestCheckpointsOfAnUndisturbedOn
                        "threads",
                        "--slow.step_ms",
                        "10",
+                       "--model.swings",
+                       "true",
                        "--train.epochs",
                        "3",
                        "--validate.every",
@@ -228,7 +274,7 @@ TEST_F(OwnProgram, AKilledRunHasTheFiguresAndTheBestCheckpointsOfAnUndisturbedOn
                        "--checkpoint.every",
                        "2",
                        "--checkpoint.monitor",
-                       "test_loss",
+                       "swing",
                        "--checkpoint.top_k",
                        "2",
                        "--log.csv",
@@ -245,7 +291,9 @@ TEST_F(OwnProgram, AKilledRunHasTheFiguresAndTheBestCheckpointsOfAnUndisturbedOn
   }
   const Ran rest = run(killed + Words{"--run.resume", "true"});
   ASSERT_EQ(rest.code, 0) << rest.err;
-  EXPECT_EQ(written_in(path("killed")), written_in(path("whole")));
+  const std::string expected = written_in(path("whole"));
+  EXPECT_THAT(expected, AllOf(HasSubstr("test/swing"), HasSubstr("state.callback.sums.1"), HasSubstr("30,")));
+  EXPECT_EQ(written_in(path("killed")), expected);
   EXPECT_EQ(read_file(path("killed") + "/model.safetensors"), read_file(path("whole") + "/model.safetensors"));
 }
 

@@ -177,6 +177,83 @@ TEST_F(BestCheckpointsRun, AfterAResumeFromTheBestTheRunIsNeverLost) {
   EXPECT_EQ(losses("run").size(), 9U);
 }
 
+// A kill between a checkpoint and the list leaves a list without this checkpoint, and one checkpoint too many.
+TEST_F(BestCheckpointsRun, AListThatAKillLeftIsMended) {
+  for (const bool has_list : {true, false}) {
+    const std::vector<double> values{9, 8, 1, 0.5, 8, 8, 8, 8, 8, 8, 8, 8};
+    Config run = watched("run", 1);
+    fit(2, run, gives(values));
+    const fs::path best = root_ / "run/checkpoints/best";
+    ASSERT_EQ(kept("run"), (std::vector<std::int64_t>{4}));
+    fs::copy(best / "step_00000004", best / "step_00000003", fs::copy_options::recursive);
+    std::ofstream(best / "best.json")
+        << R"({"monitor": "figure", "mode": "min", "checkpoints": [{"step": 3, "value": 1.0}]})";
+    if (!has_list) fs::remove(best / "best.json");
+    run.run.resume = "true";
+    run.train.epochs = 4;
+    fit(2, run, gives(values));
+    EXPECT_EQ(kept("run"), (std::vector<std::int64_t>{4}));
+    fs::remove_all(root_ / "run");
+  }
+}
+
+TEST_F(BestCheckpointsRun, ADamagedBestCheckpointIsPassedOver) {
+  Config run = watched("run", 1);
+  EXPECT_TRUE(fit(2, run, gives(kValues, 5)).stopped);
+  const std::string best = best_checkpoint_of(root_ / "run").string();
+  std::ofstream(fs::path(best) / "manifest.json", std::ios::app) << "x";
+  run.run.resume = "true";
+  fit(2, run, gives(kValues));
+  EXPECT_EQ(losses("run").size(), 9U);
+  // The other way round: a best checkpoint that is whole is found beside damaged ones.
+  for (const fs::path& path : checkpoint::list(root_ / "run/checkpoints"))
+    std::ofstream(path / "manifest.json", std::ios::app) << "x";
+  EXPECT_TRUE(fit(2, run, gives(kValues)).already_done) << "the last step was the best one";
+  EXPECT_THAT(output_, HasSubstr("passed over a damaged checkpoint"));
+}
+
+// A run that goes back before its best checkpoints has no best one, also not one that the list lacks.
+TEST_F(BestCheckpointsRun, CheckpointsOfAnAbandonedFutureAreSetAside) {
+  Config run = watched("run", 1);
+  run.checkpoint.every = "2";
+  run.checkpoint.keep = 100;
+  fit(2, run, gives({9, 8, 7, 6, 5, 4, 1, 2, 3}));
+  const fs::path best = root_ / "run/checkpoints/best";
+  fs::copy(best / "step_00000007", best / "step_00000008", fs::copy_options::recursive);  // not in the list
+  run.run.resume = (root_ / "run/checkpoints/step_00000002").string();
+  run.train.max_steps = 3;
+  fit(2, run, gives(std::vector<double>(9, std::nan(""))));
+  EXPECT_FALSE(fs::exists(best / "step_00000007"));
+  EXPECT_FALSE(fs::exists(best / "step_00000008"));
+  EXPECT_TRUE(fs::exists(best / "set_aside/step_00000007"));
+  run.run.resume = "best";
+  EXPECT_EQ(failure(2, run, gives(kValues)), ExitCode::kInputMissing);
+  EXPECT_THAT(failure_text_, HasSubstr("keeps no best checkpoint"));
+}
+
+// The best checkpoint is chosen by the averaged weights, so these are meant by its name.
+TEST_F(BestCheckpointsRun, TheBestWeightsAreTheAveragedOnes) {
+  Config run = config("run");
+  run.validate.every = "1";
+  run.checkpoint.monitor = "test_loss";
+  run.optim.ema_decay = 0.5;
+  fit(2, run);
+  const auto loss_of = [&](const std::string& weights) {
+    Config named = config("run");
+    named.run.weights = weights;
+    double loss = 0;
+    run_threads(1, [&](Communicator& world) {
+      SmallTask task(named);
+      loss = Trainer(task, world, {.config = named}).validate().at("test_loss");
+    });
+    return loss;
+  };
+  const auto list = nlohmann::json::parse(read_file(root_ / "run/checkpoints/best/best.json"));
+  const double told = list["checkpoints"][0]["value"];
+  EXPECT_NEAR(loss_of("best"), told, 1e-12 * told);
+  EXPECT_NE(loss_of("last"), loss_of("best"));
+}
+
 TEST_F(BestCheckpointsRun, CallbacksDoNotSeeTheTrial) {
   struct Orders : Callback {
     std::string name() const override { return "orders"; }

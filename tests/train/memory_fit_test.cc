@@ -90,6 +90,13 @@ TEST(MemoryFit, WhatIsTakenBesideIsRefusedOnEveryRankWhereItDoesNotFit) {
                                 HasSubstr("at most 5 MiB (limit of the test)"), HasSubstr("take less"))));
 }
 
+TEST(MemoryFit, AnErrorOfAGpuNamesOptionsThatTheTaskHas) {
+  const std::string usual = out_of_memory("no memory", 3, {}, {}, 8, true).what();
+  EXPECT_THAT(usual, AllOf(HasSubstr("step 3"), HasSubstr("--train.micro_batch 4")));
+  const std::string manual = out_of_memory("no memory", 3, {}, {}, 8, false).what();
+  EXPECT_THAT(manual, AllOf(Not(HasSubstr("micro_batch")), HasSubstr("half the --train.global_batch")));
+}
+
 TEST(MemoryFit, StatesOnADiskTakeNoMemory) {
   EXPECT_THAT(refusal(1, "auto", 10 * kMiB), HasSubstr("--parallel.offload DIRECTORY needs 7.64 MiB"));
 }

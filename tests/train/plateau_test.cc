@@ -32,6 +32,15 @@ TEST(Plateau, MultipliesAfterMoreThanPatienceValidationsWithoutABetterOne) {
 
 class PlateauRun : public TrainerTest {
  protected:
+  Config plateau(const std::string& name) const {
+    Config run = config(name);
+    run.validate.every = "1";
+    optim::ScheduleOf<optim::Schedule::kPlateau> schedule;
+    schedule.options.monitor = "figure";
+    schedule.options.patience = 1;
+    run.optim.schedule = schedule;
+    return run;
+  }
   std::vector<double> rates(const std::string& name) const {
     std::vector<double> all;
     for (const auto& line : lines_of(root_ / name)) all.push_back(line["lr"]);
@@ -57,15 +66,6 @@ class PlateauRun : public TrainerTest {
 TEST_F(PlateauRun, ChangesTheRateAfterTheValidationOnAllRanksAndAfterAResume) {
   const std::vector<double> values{5, 4, 4, 4, 4, 4, 4, 4, 4};
   const std::vector<double> expected{0.01, 0.01, 0.01, 0.01, 0.001, 0.001, 0.0001, 0.0001, 0.00001};
-  const auto plateau = [&](const std::string& name) {
-    Config run = config(name);
-    run.validate.every = "1";
-    optim::ScheduleOf<optim::Schedule::kPlateau> schedule;
-    schedule.options.monitor = "figure";
-    schedule.options.patience = 1;
-    run.optim.schedule = schedule;
-    return run;
-  };
   for (const int ranks : {1, 3}) {
     const std::string name = std::to_string(ranks);
     fit(ranks, plateau(name), gives(values));
@@ -83,6 +83,60 @@ TEST_F(PlateauRun, ChangesTheRateAfterTheValidationOnAllRanksAndAfterAResume) {
       EXPECT_TRUE(model(stopped) == model(name)) << stop_after;
     }
   }
+}
+
+// The checkpoint has the figures of the validations before it, so metrics.jsonl of its run is not needed.
+TEST_F(PlateauRun, GoesOnInAnotherDirectoryAsInItsOwn) {
+  const std::vector<double> values{5, 4, 4, 4, 4, 4, 4, 4, 4};
+  const auto watched = [&](const std::string& name) {
+    Config run = plateau(name);
+    run.stop.monitor = "figure";
+    run.stop.patience = 6;  // ends the run after step 8
+    return run;
+  };
+  fit(2, watched("whole"), gives(values));
+  EXPECT_THAT(output_, HasSubstr("the training ends after step 8"));
+  const auto all = rates("whole");
+  ASSERT_EQ(all.size(), 8U);
+  EXPECT_TRUE(fit(2, watched("first"), gives(values, 5)).stopped);
+  const auto done = static_cast<std::ptrdiff_t>(rates("first").size());
+  ASSERT_GE(done, 4);
+  ASSERT_LT(done, 7);
+  Config second = watched("second");
+  second.run.resume = (root_ / "first").string();
+  EXPECT_TRUE(fit(2, second, gives(values, 1)).stopped);
+  second.run.resume = "true";
+  fit(2, second, gives(values));
+  EXPECT_EQ(rates("second"), std::vector<double>(all.begin() + done, all.end()));
+  EXPECT_TRUE(model("second") == model("whole"));
+  fs::copy(checkpoint::list(root_ / "first/checkpoints").front(), root_ / "alone", fs::copy_options::recursive);
+  Config third = watched("third");
+  third.run.resume = (root_ / "alone").string();
+  fit(1, third, gives(values));
+  EXPECT_THAT(output_, Not(HasSubstr("are not known")));
+  EXPECT_EQ(rates("third"), rates("second"));
+}
+
+TEST_F(PlateauRun, SaysWhenTheEarlierFiguresAreNotKnown) {
+  fit(2, config("first"));
+  Config second = plateau("second");
+  second.train.epochs = 4;
+  second.run.resume = checkpoint::list(root_ / "first/checkpoints").front().string();
+  fs::remove(root_ / "first/metrics.jsonl");
+  fit(2, second, gives(std::vector<double>(12, 1)));
+  EXPECT_THAT(output_, HasSubstr("warning: the values of earlier validations are not known"));
+}
+
+TEST_F(PlateauRun, AFigureThatIsNaNIsToldOnce) {
+  Config run = plateau("run");
+  run.stop.monitor = "figure";
+  run.stop.patience = 3;
+  fit(3, run, gives(std::vector<double>(9, std::nan(""))));
+  const std::string told = "warning: figure after step 1 is NaN; for stop.monitor it is worse than any number";
+  EXPECT_THAT(output_, HasSubstr(told));
+  EXPECT_EQ(output_.find("NaN; for stop.monitor"), output_.rfind("NaN; for stop.monitor"));
+  EXPECT_THAT(output_, HasSubstr("is NaN; for optim.monitor"));
+  EXPECT_THAT(output_, HasSubstr("after step 3: figure was NaN or as bad as possible in 3 validations"));
 }
 
 TEST_F(PlateauRun, AFigureThatNobodyLogsIsRefused) {

@@ -52,8 +52,51 @@ TEST_F(ShortRun, TrainsOnTheFirstBatchesAlone) {
     std::ifstream in(root_ / "order");
     std::string expected;
     for (int i = 0; i < 97; ++i) expected += (i > 0 ? " " : "") + std::to_string(i);
-    for (std::string line; std::getline(in, line);) EXPECT_EQ(line, expected);
+    int lines = 0;
+    for (std::string line; std::getline(in, line); ++lines) EXPECT_EQ(line, expected);
+    EXPECT_EQ(lines, 30);
     fs::remove_all(root_ / "run");
+  }
+}
+
+// The file is written again from the seed, in the order that the run has.
+TEST_F(ShortRun, AResumedRunTellsTheSameOrderOfSamples) {
+  std::vector<std::string> orders;
+  for (const char* shuffle : {"full", "blocks", "none"}) {
+    const auto order_of = [&](const std::string& name, bool stops) {
+      Config run = config(name + shuffle);
+      run.data.shuffle = shuffle;
+      run.data.dump_order = (root_ / (name + shuffle + ".txt")).string();
+      if (stops) run.train.max_steps = 4;
+      fit(2, run);
+      if (stops) {
+        run.train.max_steps = 0;
+        run.run.resume = "true";
+        fit(2, run);
+      }
+      return read_file(run.data.dump_order);
+    };
+    orders.push_back(order_of("whole", false));
+    EXPECT_EQ(order_of("stopped", true), orders.back()) << shuffle;
+  }
+  EXPECT_NE(orders[0], orders[2]);
+}
+
+TEST_F(ShortRun, ATrialTestsSomeBatches) {
+  fit(1, config("run"));
+  Config trial = config("");
+  trial.run.dir.clear();
+  trial.run.weights = (root_ / "run/model.safetensors").string();
+  trial.run.fast_dev = 2;
+  for (const int ranks : {1, 3}) {
+    run_threads(ranks, [&](Communicator& world) {
+      SmallTask task(trial);
+      task.samples_a_call = 10;
+      EXPECT_EQ(Trainer(task, world, {.config = trial}).validate().terms, 2 * 10 * ranks);
+      SmallTask other(trial);
+      other.samples_a_call = 10;
+      EXPECT_EQ(Trainer(other, world, {.config = trial}).test().terms, 2 * 10 * ranks);
+    });
   }
 }
 
@@ -71,6 +114,9 @@ TEST_F(ShortRun, ATrialLeavesNothing) {
         std::string name() const override { return "counts"; }
         void end_validation(Moment& m, const Figures& figures) override {
           if (m.world.rank() == 0) *count = figures.terms;
+        }
+        void saved_checkpoint(Moment&, const std::filesystem::path& path) override {
+          ADD_FAILURE() << path << " is saved, and lies on one machine only";
         }
         std::int64_t* count;
       };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <sstream>
 
 #include "reigen/checkpoint/checkpoint.h"
@@ -522,6 +523,29 @@ TEST_F(TrainerTest, AModelThatIsNotTheSameInParallelIsNotTrained) {
   EXPECT_EQ(failure(2, verified, poison), ExitCode::kConfiguration);
   EXPECT_THAT(failure_text_, ::testing::AllOf(HasSubstr("does not train in parallel as it does alone"),
                                               HasSubstr("step 1: the gradient of fc1"), HasSubstr("train.verify")));
+}
+
+TEST_F(TrainerTest, ALabelThatIsNoClassNamesItsSample) {
+  const auto with_label = [](std::int64_t sample, std::int64_t label) {
+    const data::DatasetPtr whole = made_data(195, at::kDouble, "train");
+    std::vector<std::int64_t> all(195);
+    std::iota(all.begin(), all.end(), 0);
+    const data::Samples samples = whole->gather(all);
+    samples.target[sample] = label;
+    return data::in_memory(samples.input, samples.target, "train");
+  };
+  for (const int ranks : {1, 3}) {
+    EXPECT_EQ(failure(ranks, config("a"), [&](int, SmallTask& task, auto&) { task.data = with_label(151, 4); }),
+              ExitCode::kBadData);
+    EXPECT_THAT(failure_text_, AllOf(HasSubstr("the label of sample 151 of the training data is outside"),
+                                     HasSubstr("got: 4"), HasSubstr("label_offset")));
+    EXPECT_EQ(failure(ranks, config("b"), [&](int, SmallTask& task, auto&) { task.held_out = with_label(77, -3); }),
+              ExitCode::kBadData);
+    EXPECT_THAT(failure_text_, AllOf(HasSubstr("the label of sample 77 of the data that are evaluated is outside"),
+                                     HasSubstr("got: -3")));
+    fs::remove_all(root_ / "a");
+    fs::remove_all(root_ / "b");
+  }
 }
 
 TEST_F(TrainerTest, AnErrorOfOneRankIsEverybodysError) {

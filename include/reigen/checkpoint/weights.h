@@ -59,6 +59,8 @@ class Weights {
   // The averaged weights that a run has saved next to its weights (optim/ema.h). For tensors that are not averaged,
   // such as buffers, the values are those of the model. Throws DataError when the checkpoint has no averages.
   static Weights averages_of(const std::filesystem::path& path);
+  // Whether the checkpoint has averages. Reads its manifest only. Throws as Checkpoint.
+  static bool has_averages(const std::filesystem::path& path);
 
   const std::string& kind() const { return kind_; }  // "a PyTorch file"
   const std::filesystem::path& path() const { return path_; }

@@ -172,6 +172,8 @@ class Loader {
   std::int64_t global_batch() const;                          // samples of all ranks in a full batch
   std::int64_t steps(std::int64_t start_position = 0) const;  // steps from this position to the end of the epoch
 
+  const SamplerOptions& sampling() const;  // a Sampler with them gives the order of the samples
+
   // The dataset indices of all ranks' samples in this batch, in global order: rank 0's share first.
   std::vector<std::int64_t> global_indices(const Batch& batch) const;
 

@@ -51,7 +51,8 @@ struct FitResult {
   bool stopped = false;       // stopped on request: the program should return exit code 75
   bool already_done = false;  // the checkpoint is from a finished run
   std::filesystem::path directory = {};
-  Figures validation = {};   // after the last step; empty when stopped, or without data for it
+  // After the last step. Empty if the run was stopped, has no data for validation, or had ended before this start.
+  Figures validation = {};
   double samples_per_s = 0;  // samples of a full step / median time of a step, without the first steps
 };
 

@@ -286,6 +286,8 @@ Epoch Loader::epoch(std::int64_t epoch, std::int64_t start_position) const {
 
 std::int64_t Loader::size() const { return state_->sampler.options().size; }
 
+const SamplerOptions& Loader::sampling() const { return state_->sampler.options(); }
+
 std::int64_t Loader::global_batch() const { return state_->sampler.options().global_batch; }
 
 std::int64_t Loader::steps(std::int64_t start_position) const { return state_->sampler.steps(start_position); }

@@ -64,6 +64,19 @@ void BestCheckpoints::note(double value) {
   }
 }
 
+void BestCheckpoints::bring_up_to_date() {
+  if (list_.empty()) return;
+  try {
+    together(run_.world, "best checkpoints", [&] {
+      if (!run_.is_first()) return;
+      const auto listed = monitor_of_best(folder());
+      if (!listed || *listed == monitor()) write_list();
+    });
+  } catch (const IoError& error) {
+    run_.say(fmt::format("warning: the list of the best checkpoints is not written: {}", error.what()));
+  }
+}
+
 // best.json first: it names only checkpoints that are whole, also if the process ends here.
 void BestCheckpoints::write_list() {
   nlohmann::ordered_json json = {{"monitor", monitor()}, {"mode", run_.config.checkpoint.mode}};

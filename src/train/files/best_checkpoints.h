@@ -36,6 +36,10 @@ class BestCheckpoints {
   // Collective. The values of earlier validations, each with its step. Checkpoints that are no longer on the disk are
   // left out.
   void remember(const std::vector<std::pair<std::int64_t, double>>& values);
+  // Collective. Writes the list of a resumed run, and deletes the checkpoints that it lacks: the run may have been
+  // killed between a checkpoint and the list. Call it after checkpoints of later steps were set aside. A list of
+  // another figure stays until the first checkpoint is kept. A disk that refuses is told, and the run goes on.
+  void bring_up_to_date();
   // Collective. The figure of a validation after step run.done. If it is among the best, saves the state, and deletes
   // the checkpoint that is no longer among them. NaN is worse than any number and never kept. A disk that refuses is
   // told, and the run goes on.

@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kMetricsState = "metrics";
+constexpr const char* kValidationsState = "validations";
 constexpr const char* kValidationIsDue = "state.validation_is_due";
 constexpr int kFailuresInARow = 3;  // after so many failed saves the run gives up
 
@@ -57,12 +58,15 @@ Checkpoints::Checkpoints(Run& run, const RunFiles& files, const RunData& data, T
       give_up_(std::move(give_up)) {}
 
 void Checkpoints::begin() {
+  run_.validations.reset();
   if (const auto every = every_of(run_.config.checkpoint)) cadence_.emplace(*every, data_.loader().size());
   if (const checkpoint::Checkpoint* found = files_.found()) {
     const checkpoint::Manifest& manifest = found->manifest();
     saved_ = asked_ = told_ = manifest.step;
     callbacks_.restore(manifest.options, manifest.world_size);
     restore_metrics();
+    if (const auto states = states_in(manifest.options, kValidationsState); !states.empty())
+      run_.validations = validated_in(states.front());
     run_.validation_is_due = manifest.options.contains(kValidationIsDue);
   }
   begins_with_nan_.clear();
@@ -190,6 +194,7 @@ checkpoint::Manifest Checkpoints::manifest() const {
   std::map<std::string, std::string> options = data_.described();
   std::map<std::string, std::string> states = callbacks_.states();
   if (run_.logs()) states[kMetricsState] = run_.metrics.state();
+  if (run_.is_first() && run_.validations) states[kValidationsState] = to_text(*run_.validations);
   keep_states(options, states, run_.world);
   if (run_.validation_is_due) options[kValidationIsDue] = "true";
   return {.step = run_.done,

@@ -99,7 +99,7 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
 // another folder, together with a copy of metrics.jsonl, until the run has reached their steps again. Until then the
 // user can go back to them.
 void RunFiles::set_future_aside() {
-  keep_best_up_to(directory_, run_.done);
+  keep_best_up_to(directory_, run_.done, unreadable_);
   const fs::path checkpoints = directory_ / "checkpoints";
   const std::vector<fs::path> all = checkpoint::list(checkpoints);
   const fs::path place = checkpoint::set_aside_path(checkpoints);

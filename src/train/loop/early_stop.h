@@ -42,6 +42,8 @@ class EarlyStop {
   std::string reason() const {
     if (is_reached_) return fmt::format("{} has reached {}", config_.monitor, *config_.threshold);
     if (since_ < config_.patience) return "";
+    if (best_ == -std::numeric_limits<double>::infinity())
+      return fmt::format("{} was NaN or as bad as possible in {} validations", config_.monitor, since_);
     return fmt::format("{} was not better than {:.6g} in {} validations", config_.monitor, sign_ * best_, since_);
   }
 

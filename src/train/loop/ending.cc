@@ -75,7 +75,7 @@ void Ending::require_complete() const {
 }
 
 void Ending::finish() {
-  if (!models_.has_model()) models_.write();
+  if (!models_.has_model() && run_.config.run.fast_dev == 0) models_.write();
   outcome_.attempt("summary.json", [&] { write_results(); });
   outcome_.attempt("metrics.jsonl", [&] { together(run_.world, "metrics", [&] { lines_.flush(); }); });
   say_closing_words();

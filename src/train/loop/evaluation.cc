@@ -10,6 +10,7 @@
 #include "data/loading/ahead.h"
 #include "reigen/base/error.h"
 #include "reigen/data/sampler.h"
+#include "train/loop/wrong_label.h"
 #include "train/model/device.h"
 #include "train/model/precision.h"
 #include "train/run/agree.h"
@@ -116,7 +117,12 @@ void Evaluation::take(const Over& over, const std::vector<std::int64_t>& indices
   std::int64_t terms = 0;
   for (const std::int64_t index : indices) terms += counts ? over.data.terms(index) : 0;
   metrics_->begin_batch(terms);
-  over.step(samples_on(run_.device, samples), counts);
+  try {
+    over.step(samples_on(run_.device, samples), counts);
+  } catch (const c10::IndexError& error) {
+    throw_if_wrong_label(error, samples.target, indices, "the data that are evaluated");
+    throw;
+  }
 }
 
 void Evaluation::run_some(const Over& over, const std::vector<std::int64_t>& indices, const data::Samples& samples,

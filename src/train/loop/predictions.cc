@@ -123,7 +123,7 @@ Predictions predictions_of(Run& run, Evaluation& evaluation, const data::Dataset
     if (!batches.empty()) require_form(form_text(said), form_text(batches.front()));
     if (counts) batches.push_back(std::move(said));
   };
-  static_cast<void>(evaluation.run({.data = data, .step = step}));
+  static_cast<void>(evaluation.run({.data = data, .step = step, .most = run.most_of_trial()}));
   const std::vector<std::string> texts =
       comm::all_gather_bytes(batches.empty() ? std::string() : form_text(batches.front()), run.data, "predictions");
   std::string expected;

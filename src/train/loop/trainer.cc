@@ -37,6 +37,7 @@
 #include "train/loop/predictions.h"
 #include "train/loop/step_graph.h"
 #include "train/loop/validation.h"
+#include "train/loop/wrong_label.h"
 #include "train/model/device.h"
 #include "train/model/divide_model.h"
 #include "train/model/memory_fit.h"
@@ -201,6 +202,7 @@ FitResult Trainer::Impl::fit() {
   if (run.config.run.find_lr) return result;  // a sweep of learning rates keeps nothing
   result.stopped = run.stop && run.done < run.total;
   if (result.stopped) {
+    if (run.config.run.fast_dev > 0) return result;
     if (checkpoints.saved() != run.done) ending.require_complete();  // else the run can be resumed
     run.say(fmt::format("stopped after step {} of {} as asked; checkpoint in {}", run.done, run.total,
                         checkpoints.folder().string()));
@@ -248,13 +250,8 @@ void Trainer::Impl::begin() {
   std::vector<std::pair<std::string, std::string>> copied = run.task.files();
   if (run.config.mesh.pp > 1 && is_file(run.config.mesh.schedule))
     copied.emplace_back("schedule.txt", run.config.mesh.schedule);
-  files.open({.drawn_by = {.size = data.loader().size(),
-                           .global_batch = data.loader().global_batch(),
-                           .shuffle = run.config.train.overfit == 0,
-                           .seed = static_cast<std::uint64_t>(run.config.train.seed)},
-              .metadata = data.metadata(),
-              .files = copied},
-             lines);
+  files.open({.drawn_by = data.loader().sampling(), .metadata = data.metadata(), .files = copied}, lines);
+  best.bring_up_to_date();
   board.begin();
   if (run.rollbacks == 0 && run.done < run.total) checkpoints.look_at_room();
 }
@@ -316,6 +313,7 @@ Figures Trainer::test() {
     return impl_->evaluation.run(
         {.data = *data,
          .step = [&](const data::Samples& batch, bool /*counts*/) { impl_->run.task.test_step(batch); },
+         .most = impl_->run.most_of_trial(),
          .max_bad = impl_->run.config.data.max_bad});
   });
 }
@@ -348,7 +346,7 @@ bool Trainer::Impl::train() {
     return false;
   }
   side_by_side.close();
-  if (!run.config.run.find_lr) ending.save_last();
+  if (run.config.run.fast_dev == 0) ending.save_last();  // a sweep of learning rates sets fast_dev too
   trace.end_run();
   return true;
 }
@@ -426,18 +424,20 @@ void Trainer::Impl::end_phase(Phase ended) {
 
 void Trainer::Impl::step(const data::Batch& batch, double waited) {
   const std::int64_t number = run.done + 1;
-  const auto abandon = [&] {
-    for (Watcher* watcher : watchers) watcher->abandon_step();
-    side_by_side.abandon();
-  };
   try {
     make_step(batch, waited);
-  } catch (const c10::OutOfMemoryError& error) {
-    abandon();
-    throw out_of_memory(first_line_of(error), number, model.memory_of_layout(), run.config, batch.count);
   } catch (...) {
-    abandon();
-    throw;
+    for (Watcher* watcher : watchers) watcher->abandon_step();
+    side_by_side.abandon();
+    try {
+      throw;
+    } catch (const c10::OutOfMemoryError& error) {
+      throw out_of_memory(first_line_of(error), number, model.memory_of_layout(), run.config, batch.count,
+                          run.manual == nullptr);
+    } catch (const c10::IndexError& error) {
+      throw_if_wrong_label(error, batch.target, batch.indices, "the training data");
+      throw;
+    }
   }
 }
 

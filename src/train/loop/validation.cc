@@ -4,11 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <fstream>
-#include <limits>
-#include <nlohmann/json.hpp>
+#include <filesystem>
 #include <optional>
-#include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "base/text.h"
@@ -65,20 +63,24 @@ void Validation::begin(const checkpoint::Checkpoint* found) {
   why_.clear();
   best_.remember({});
   last_is_noted_ = false;
-  if (found != nullptr) remember(earlier(run_directory_of(found->path()) / "metrics.jsonl"));
+  told_nan_.clear();
+  const auto before =
+      found != nullptr ? earlier(run_directory_of(found->path()) / "metrics.jsonl") : std::vector<Validated>();
+  run_.validations.reset();
+  if (watches()) run_.validations.emplace();
+  if (found != nullptr) remember(before);
   if (has_ended() || run_.rollbacks > 0) return;
   if (!data_.has_validation()) {
-    if (!early_stop_.is_on() && !best_.is_on() && !plateau_->is_on()) return;
+    if (!watches()) return;
     const char* section = early_stop_.is_on() ? "stop" : best_.is_on() ? "checkpoint" : "optim";
     throw common(InvalidArgument(Report{.what = fmt::format("{}.monitor needs data for validation", section),
                                         .got = "none",
                                         .expected = "a DataModule with validation()",
                                         .fix = "give it such data, or leave the option out"}));
   }
-  const bool asks = early_stop_.is_on() || best_.is_on() || plateau_->is_on();
   const std::int64_t wanted = run_.done == 0 ? run_.config.validate.sanity : 0;
   // A ManualTask may have left validation_step() out.
-  const std::int64_t batches = std::max<std::int64_t>(wanted, asks || run_.manual != nullptr ? 1 : 0);
+  const std::int64_t batches = std::max<std::int64_t>(wanted, watches() || run_.manual != nullptr ? 1 : 0);
   if (batches == 0) return;
   const Figures figures = run_over(batches * run_.task.validation_batch() * run_.data.size(), false, true);
   // These throw if there is no such figure.
@@ -109,6 +111,9 @@ void Validation::run_in_epoch(std::int64_t epoch) {
   run_.validation_is_due = false;
   note(figures, epoch, false);
   run_.say(prefix + run_.task.describe(figures));
+  tell_nan("stop.monitor", early_stop_.is_on(), early_stop_.monitor(), figures);
+  tell_nan("checkpoint.monitor", best_.is_on(), best_.monitor(), figures);
+  tell_nan("optim.monitor", plateau_->is_on(), plateau_->monitor(), figures);
   if (best_.is_on()) best_.note(figure_of("checkpoint.monitor", figures, best_.monitor()));
   if (plateau_->is_on() && plateau_->note(figure_of("optim.monitor", figures, plateau_->monitor()))) {
     model_.optimizers().set_lr_factor(plateau_->factor());
@@ -123,6 +128,13 @@ void Validation::run_in_epoch(std::int64_t epoch) {
   run_.console.exclude(Progress::Clock::now() - started);
 }
 
+// Says once for each option that the figure which it watches is not a number.
+void Validation::tell_nan(const char* option, bool is_on, const std::string& monitor, const Figures& figures) {
+  if (!is_on || !std::isnan(figures.find(monitor).value_or(0)) || !told_nan_.insert(option).second) return;
+  run_.say(
+      fmt::format("warning: {} after step {} is NaN; for {} it is worse than any number", monitor, run_.done, option));
+}
+
 // Rank 0 decides, so that all ranks end after the same step.
 void Validation::judge() {
   const std::string reason = share_text(run_.world, early_stop_.reason());
@@ -131,62 +143,56 @@ void Validation::judge() {
   run_.total = run_.done;
 }
 
-// The lines of the validations in metrics.jsonl up to step run.done, on every rank.
-std::vector<Validation::Earlier> Validation::earlier(const std::filesystem::path& metrics) {
-  std::string lines;
+// The validations before the checkpoint, on every rank: those that the checkpoint has and those in metrics.jsonl of its
+// run, which may watch other figures.
+std::vector<Validated> Validation::earlier(const std::filesystem::path& metrics) {
+  std::vector<Validated> lines;
+  bool is_there = true;
   if (run_.is_first()) {
-    std::ifstream in(metrics);
-    for (std::string line; std::getline(in, line);) {
-      const auto json = nlohmann::json::parse(line, nullptr, false);
-      if (!json.is_object() || !json.contains("test_samples")) continue;
-      const auto step = json.find("step");
-      if (step == json.end() || !step->is_number_integer() || step->get<std::int64_t>() > run_.done) continue;
-      lines += line + '\n';
-    }
+    std::error_code ignored;
+    is_there = std::filesystem::exists(metrics, ignored);
+    lines = validated_in_file(metrics, run_.done);
   }
-  std::istringstream in(share_text(run_.world, std::move(lines)));
-  std::vector<Earlier> all;
-  for (std::string line; std::getline(in, line);) {
-    const auto json = nlohmann::json::parse(line);
-    Earlier one{.step = json["step"].get<std::int64_t>(), .is_last = json.contains("at_end")};
-    for (const auto& [name, value] : json.items()) {
-      if (value.is_number() || value.is_null())
-        one.values[name] = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
-    }
-    all.push_back(std::move(one));
-  }
-  return all;
-}
-
-// For stop.monitor and the plateau, the validation at the end of a run does not count: it has its own samples
-// (validate.limit), and would not have been made if the run had been longer.
-void Validation::remember(const std::vector<Earlier>& validations) {
+  lines = validated_in(share_text(run_.world, to_text(lines)));
   // The run may have been killed after the validation of this step was made.
-  for (const Earlier& one : validations) {
+  for (const Validated& one : lines) {
     if (one.step != run_.done) continue;
     if (one.is_last)
       last_is_noted_ = run_.done >= run_.total;
     else
       run_.validation_is_due = false;
   }
+  if (watches() && !run_.validations && !is_there) {
+    run_.say(
+        fmt::format("warning: the values of earlier validations are not known, because the checkpoint lacks them and "
+                    "there is no {}: stop.monitor, checkpoint.monitor and optim.schedule plateau begin anew",
+                    metrics.string()));
+  }
+  return joined(run_.validations.value_or(std::vector<Validated>()), lines);
+}
+
+// For stop.monitor and the plateau, the validation at the end of a run does not count: it has its own samples
+// (validate.limit), and would not have been made if the run had been longer.
+void Validation::remember(const std::vector<Validated>& validations) {
+  for (const Validated& one : validations) keep(one);
   const auto each = [&](const std::string& monitor, const auto& use) {
-    for (const Earlier& one : validations) {
+    for (const Validated& one : validations) {
       if (const auto value = one.values.find(monitor); value != one.values.end()) use(one, value->second);
     }
   };
   if (best_.is_on()) {
     std::vector<std::pair<std::int64_t, double>> values;
-    each(best_.monitor(), [&](const Earlier& one, double value) { values.emplace_back(one.step, value); });
+    each(best_.monitor(), [&](const Validated& one, double value) { values.emplace_back(one.step, value); });
     best_.remember(values);
   }
   if (plateau_->is_on()) {
-    each(plateau_->monitor(), [&](const Earlier& one, double value) {
+    each(plateau_->monitor(), [&](const Validated& one, double value) {
       if (!one.is_last) plateau_->note(value);
     });
     model_.optimizers().set_lr_factor(plateau_->factor());
   }
   if (!early_stop_.is_on()) return;
-  each(early_stop_.monitor(), [&](const Earlier& one, double value) {
+  each(early_stop_.monitor(), [&](const Validated& one, double value) {
     if (one.is_last || has_ended()) return;
     early_stop_.note(value);
     judge();
@@ -200,7 +206,18 @@ void Validation::note_last(const Figures& figures, std::int64_t epoch) {
     best_.note(figure_of("checkpoint.monitor", figures, best_.monitor()));
 }
 
+// Keeps the figures that are watched, for the next checkpoints.
+void Validation::keep(const Validated& one) {
+  if (!run_.validations) return;
+  Validated kept{.step = one.step, .is_last = one.is_last};
+  for (const std::string& monitor : {early_stop_.monitor(), best_.monitor(), plateau_->monitor()}) {
+    if (const auto value = one.values.find(monitor); value != one.values.end()) kept.values.insert(*value);
+  }
+  run_.validations->push_back(std::move(kept));
+}
+
 void Validation::note(const Figures& figures, std::int64_t epoch, bool is_last) {
+  keep({.step = run_.done, .is_last = is_last, .values = {figures.values.begin(), figures.values.end()}});
   if (!run_.is_first()) return;
   lines_.write({.step = run_.done,
                 .epoch = epoch,

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,11 +37,11 @@ class Validation {
         evaluation_(run, model) {}
 
   // Collective. The figures of all samples for validation.
-  Figures run() { return run_over(run_.config.run.fast_dev > 0 ? run_.config.validate.limit : 0, false); }
+  Figures run() { return run_over(run_.most_of_trial(), false); }
   // Collective. Call it before the first step of this start: from now on the time of validate.every counts. Validates
   // a few batches of a new run, and drops the figures (validate.sanity); also to find out whether there is a figure
-  // stop.monitor. `found`: the checkpoint of a resumed run. What the validations before it gave is read from the
-  // metrics.jsonl of its run, for stop.monitor. If the training had ended by it, run.total becomes run.done.
+  // stop.monitor. `found`: the checkpoint of a resumed run. What the validations before it gave is read from it and
+  // from the metrics.jsonl of its run. If stop.monitor had ended the training by it, run.total becomes run.done.
   void begin(const checkpoint::Checkpoint* found);
   // Whether a validation is due after step run.done (validate.every). Call it once after each step. Collective.
   bool is_due(const InEpoch& step);
@@ -60,13 +60,12 @@ class Validation {
   // The first `most` samples; all if it is 0. `is_trial`: before the first step; callbacks are not called.
   Figures run_over(std::int64_t most, bool may_end, bool is_trial = false);
   void note(const Figures& figures, std::int64_t epoch, bool is_last);
-  struct Earlier {
-    std::int64_t step = 0;
-    bool is_last = false;  // of a validation at the end of a run
-    std::map<std::string, double> values = {};
-  };
-  std::vector<Earlier> earlier(const std::filesystem::path& metrics);
-  void remember(const std::vector<Earlier>& validations);
+  // Whether a figure is watched.
+  bool watches() const { return early_stop_.is_on() || best_.is_on() || plateau_->is_on(); }
+  std::vector<Validated> earlier(const std::filesystem::path& metrics);
+  void remember(const std::vector<Validated>& validations);
+  void keep(const Validated& one);
+  void tell_nan(const char* option, bool is_on, const std::string& monitor, const Figures& figures);
   void judge();
 
   Run& run_;
@@ -82,6 +81,7 @@ class Validation {
   std::string why_ = {};
   bool last_is_noted_ = false;  // metrics.jsonl has the figures at the end of the run already
   bool told_mean_ = false;
+  std::set<std::string> told_nan_ = {};  // the options whose figure was NaN
 };
 
 }  // namespace reigen::train

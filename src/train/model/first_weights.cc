@@ -6,7 +6,9 @@
 #include <torch/nn/module.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "reigen/base/error.h"
@@ -39,7 +41,23 @@ std::string weights_path_of(const RunConfig& config) {
   return best ? best_checkpoint_of(config.dir).string() : config.dir;
 }
 
-FirstWeights::FirstWeights(const std::string& path, const torch::nn::Module& module, bool strict) : weights_(path) {
+namespace {
+
+// A best checkpoint was chosen by figures of its averaged weights, if it has any (optim.ema_decay).
+checkpoint::Weights weights_at(const std::filesystem::path& path) {
+  const std::filesystem::path place = (path / ".").lexically_normal().parent_path();
+  std::error_code ignored;
+  const bool is_best = place.parent_path().filename() == "best" &&
+                       std::filesystem::exists(place.parent_path() / kBestList, ignored) &&
+                       std::filesystem::exists(place / "manifest.json", ignored);
+  return is_best && checkpoint::Weights::has_averages(place) ? checkpoint::Weights::averages_of(place)
+                                                             : checkpoint::Weights(path);
+}
+
+}  // namespace
+
+FirstWeights::FirstWeights(const std::string& path, const torch::nn::Module& module, bool strict)
+    : weights_(weights_at(path)) {
   weights_.require_readable();
   std::vector<std::string> missing, shapes, unknown;
   std::set<std::string> wanted;

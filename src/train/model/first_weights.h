@@ -22,8 +22,9 @@ std::string weights_path_of(const RunConfig& config);
 
 class FirstWeights {
  public:
-  // `path`: whatever checkpoint::Weights reads. Compares names and shapes with those of the whole module. Throws
-  // DataError, with the names, if `strict` and something does not fit, and if nothing fits. Throws as
+  // `path`: whatever checkpoint::Weights reads. Of a checkpoint in checkpoints/best the averaged weights are taken, if
+  // it has any, because it was chosen by their figures. Compares names and shapes with those of the whole module.
+  // Throws DataError, with the names, if `strict` and something does not fit, and if nothing fits. Throws as
   // checkpoint::Weights.
   FirstWeights(const std::string& path, const torch::nn::Module& module, bool strict);
 

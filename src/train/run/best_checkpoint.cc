@@ -17,6 +17,23 @@ namespace reigen::train {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// The content of best.json in the folder. Null if it is no list of checkpoints.
+nlohmann::ordered_json list_in(const fs::path& folder) {
+  std::ifstream in(folder / kBestList);
+  auto json = nlohmann::ordered_json::parse(in, nullptr, false);
+  const auto list = json.is_object() ? json.find("checkpoints") : json.end();
+  bool is_right = json.is_object() && list != json.end() && list->is_array();
+  if (is_right) {
+    for (const auto& one : *list)
+      is_right = is_right && one.is_object() && one.contains("step") && one["step"].is_number_integer();
+  }
+  return is_right ? json : nlohmann::ordered_json();
+}
+
+}  // namespace
+
 fs::path best_checkpoint_of(const fs::path& run_directory) {
   const fs::path folder = run_directory / "checkpoints" / "best";
   std::error_code ignored;
@@ -26,36 +43,42 @@ fs::path best_checkpoint_of(const fs::path& run_directory) {
                          .fix = "train with --checkpoint.monitor, or take last"},
                   ExitCode::kInputMissing);
   }
-  std::ifstream in(folder / kBestList);
-  const auto json = nlohmann::json::parse(in, nullptr, false);
-  const auto list = json.is_object() ? json.find("checkpoints") : json.end();
-  const bool is_right = json.is_object() && list != json.end() && list->is_array() && !list->empty() &&
-                        list->front().is_object() && list->front().contains("step") &&
-                        list->front()["step"].is_number_integer();
-  if (!is_right) {
+  const auto json = list_in(folder);
+  if (json.is_null() || json["checkpoints"].empty()) {
     throw DataError(Report{.what = fmt::format("{} is damaged", (folder / kBestList).string()),
                            .expected = "a list of checkpoints with their steps",
                            .fix = "name a checkpoint by its path"});
   }
-  return folder / checkpoint::name_of(list->front()["step"].get<std::int64_t>());
+  return folder / checkpoint::name_of(json["checkpoints"].front()["step"].get<std::int64_t>());
 }
 
-void keep_best_up_to(const fs::path& run_directory, std::int64_t step) {
+std::optional<std::string> monitor_of_best(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder / kBestList, ignored)) return std::nullopt;
+  const auto json = list_in(folder);
+  const bool has_name = json.is_object() && json.contains("monitor") && json["monitor"].is_string();
+  return has_name ? json["monitor"].get<std::string>() : std::string();
+}
+
+// The list first: it names only checkpoints that are whole, also if the process ends here. Checkpoints that the list
+// lacks, because the process ended before it was written, are moved as well.
+void keep_best_up_to(const fs::path& run_directory, std::int64_t step, const std::vector<fs::path>& unreadable) {
   const fs::path folder = run_directory / "checkpoints" / "best";
   std::error_code ignored;
-  if (!fs::exists(folder / kBestList, ignored)) return;
-  std::ifstream in(folder / kBestList);
-  auto json = nlohmann::ordered_json::parse(in, nullptr, false);
-  if (!json.is_object() || !json.contains("checkpoints") || !json["checkpoints"].is_array()) return;
-  auto kept = nlohmann::ordered_json::array();
-  for (const auto& one : json["checkpoints"]) {
-    if (one.is_object() && one.contains("step") && one["step"].is_number_integer() && one["step"] <= step)
-      kept.push_back(one);
+  if (!fs::exists(folder, ignored)) return;
+  if (auto json = list_in(folder); !json.is_null()) {
+    auto kept = nlohmann::ordered_json::array();
+    for (const auto& one : json["checkpoints"]) {
+      if (one["step"] <= step) kept.push_back(one);
+    }
+    const bool changes = kept.size() != json["checkpoints"].size();
+    if (changes && kept.empty())
+      fs::remove(folder / kBestList, ignored);  // a run without a best checkpoint has no list
+    json["checkpoints"] = std::move(kept);
+    if (changes && !json["checkpoints"].empty())
+      format::write_file_atomically(folder / kBestList, std::string_view(json.dump(2) + "\n"));
   }
-  if (kept.size() == json["checkpoints"].size()) return;
-  json["checkpoints"] = std::move(kept);
-  format::write_file_atomically(folder / kBestList, std::string_view(json.dump(2) + "\n"));
-  checkpoint::set_aside_after(folder, step);
+  checkpoint::set_aside_after(folder, step, unreadable);
 }
 
 }  // namespace reigen::train

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace reigen::train {
 
@@ -13,8 +16,14 @@ inline constexpr const char* kBestList = "best.json";  // in RUN/checkpoints/bes
 // and DataError if best.json is damaged.
 std::filesystem::path best_checkpoint_of(const std::filesystem::path& run_directory);
 
+// The figure by which best.json in the folder lists checkpoints. Not set if there is no best.json, and empty if it is
+// damaged.
+std::optional<std::string> monitor_of_best(const std::filesystem::path& folder);
+
 // For a run that goes on after `step`: moves best checkpoints of later steps to checkpoints/best/set_aside, and takes
-// them out of best.json. Throws IoError.
-void keep_best_up_to(const std::filesystem::path& run_directory, std::int64_t step);
+// them out of best.json, which is deleted if it becomes empty. Those that cannot be read (`unreadable`) are moved to
+// checkpoints/best/unreadable. Throws IoError.
+void keep_best_up_to(const std::filesystem::path& run_directory, std::int64_t step,
+                     const std::vector<std::filesystem::path>& unreadable);
 
 }  // namespace reigen::train

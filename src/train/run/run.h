@@ -19,6 +19,7 @@
 #include "reigen/train/task.h"
 #include "reigen/train/trainer.h"
 #include "train/run/console.h"
+#include "train/run/validated.h"
 
 namespace reigen::train {
 
@@ -37,6 +38,8 @@ struct Run {
   bool wants_stop() const { return callback_stops || (options.stop_requested && options.stop_requested()); }
   // Whether train.max_time of this start is over on this rank.
   bool time_is_up() const { return max_time && std::chrono::steady_clock::now() - started >= *max_time; }
+  // The most samples that an evaluation of all samples takes: with run.fast_dev some batches, else 0, which means all.
+  std::int64_t most_of_trial() const { return config.run.fast_dev > 0 ? config.validate.limit : 0; }
   void say(const std::string& text) { console.say(text); }
 
   const std::string& name() const { return options.name; }
@@ -80,10 +83,13 @@ struct Run {
   std::int64_t epoch = 0;           // epoch of the next sample
   std::int64_t position = 0;        // position of the next sample in that epoch
   bool validation_is_due = false;   // after step `done`; not made yet
-  bool stop = false;                // a rank requested a stop, and all ranks know it
-  bool ends = false;                // train.max_time is over on a rank, and all ranks know it
-  bool callback_stops = false;      // a callback of this rank has requested a stop
-  int rollbacks = 0;                // how often the run went back to a checkpoint of its own
+  // The validations so far with the figures that stop.monitor, checkpoint.monitor or a plateau watches; not set if none
+  // of them is on. Checkpoints keep the list.
+  std::optional<std::vector<Validated>> validations = {};
+  bool stop = false;            // a rank requested a stop, and all ranks know it
+  bool ends = false;            // train.max_time is over on a rank, and all ranks know it
+  bool callback_stops = false;  // a callback of this rank has requested a stop
+  int rollbacks = 0;            // how often the run went back to a checkpoint of its own
 };
 
 }  // namespace reigen::train

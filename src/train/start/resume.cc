@@ -54,19 +54,25 @@ checkpoint::Checkpoint verified(const fs::path& path) {
   return checkpoint;
 }
 
-// Finds the newest whole checkpoint. If the folder has no checkpoint at all, ResumePoint::checkpoint is empty.
-ResumePoint newest_in(const fs::path& checkpoints, const std::string& others) {
+// Finds the newest whole checkpoint in any of the folders. If they have no checkpoint at all, ResumePoint::checkpoint
+// is empty.
+ResumePoint newest_in(const std::vector<fs::path>& folders, const std::string& others) {
   ResumePoint point;
-  const checkpoint::Search search = checkpoint::find_newest(checkpoints);
-  point.unreadable = search.unreadable;
-  for (const std::string& damaged : search.damaged)
-    point.notes.push_back("passed over a damaged checkpoint: " + damaged);
-  if (search.newest) {
+  std::string damaged;  // the first of the damaged ones
+  std::int64_t newest = -1;
+  for (const fs::path& folder : folders) {
+    const checkpoint::Search search = checkpoint::find_newest(folder);
+    point.unreadable.insert(point.unreadable.end(), search.unreadable.begin(), search.unreadable.end());
+    for (const std::string& one : search.damaged) point.notes.push_back("passed over a damaged checkpoint: " + one);
+    if (damaged.empty() && !search.damaged.empty()) damaged = search.damaged.front();
+    if (!search.newest || search.newest->manifest().step <= newest) continue;
+    newest = search.newest->manifest().step;
     point.checkpoint = search.newest->path();
-  } else if (!search.damaged.empty()) {
-    throw DataError(Report{
-        .what = fmt::format("no whole checkpoint in {}; the newest: {}", checkpoints.string(), search.damaged.front()),
-        .fix = "start anew in another --run.dir" + others});
+  }
+  if (point.checkpoint.empty() && !damaged.empty()) {
+    throw DataError(
+        Report{.what = fmt::format("no whole checkpoint in {}; the newest: {}", folders.front().string(), damaged),
+               .fix = "start anew in another --run.dir" + others});
   }
   return point;
 }
@@ -77,12 +83,8 @@ ResumePoint newest_of(const fs::path& run_directory) {
   const fs::path aside = checkpoint::set_aside_path(checkpoints);
   const std::string others =
       fs::exists(aside, ignored) ? fmt::format("; {} holds checkpoints that the run gave up", aside.string()) : "";
-  ResumePoint point = newest_in(checkpoints, others);
   // A run that went on from one of its best checkpoints may have no newer one yet.
-  const ResumePoint best = newest_in(checkpoints / "best", "");
-  if (!best.checkpoint.empty() && (point.checkpoint.empty() || checkpoint::step_of(best.checkpoint).value_or(0) >
-                                                                   checkpoint::step_of(point.checkpoint).value_or(0)))
-    point.checkpoint = best.checkpoint;
+  ResumePoint point = newest_in({checkpoints, checkpoints / "best"}, others);
   point.run_directory = run_directory;
   if (!point.checkpoint.empty()) return point;
   if (fs::exists(run_directory / "model.safetensors", ignored)) {
@@ -146,7 +148,7 @@ ResumePoint find_resume_point(const Config& config) {
     if (place.filename() == "checkpoints" && fs::exists(place.parent_path() / "config.toml", ignored)) {
       point = newest_of(place.parent_path());
     } else {
-      point = newest_in(source, "");
+      point = newest_in({source}, "");
     }
   } else {
     if (!is_run) {
