@@ -12,9 +12,14 @@
 
 #include "harness/elements.h"
 #include "harness/ranks.h"
+#include "harness/sanitizer.h"
 #include "trial/algorithms.h"
 
 namespace reigen::testing {
+
+// The most elements of a call. In four bytes each they are more than a rank stages or sends at once (256 KiB).
+// Sanitizers look at each of them several times, so they get fewer.
+constexpr std::size_t kMany = kSanitized ? 70'001 : 100'003;
 
 struct ContractParameter {
   std::string backend;  // the backend for the memory of the buffers

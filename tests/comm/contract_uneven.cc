@@ -21,7 +21,7 @@ Counts counts_of(int ranks, int shape) {
       case 0: counts.push_back(0); break;
       case 1: counts.push_back(i); break;
       case 2: counts.push_back(q == 0 ? 300 : i % 2); break;
-      case 3: counts.push_back(q + 1 == ranks ? 100003 : 0); break;
+      case 3: counts.push_back(q + 1 == ranks ? kMany : 0); break;
       default: counts.push_back(1000 + 40000 * i); break;
     }
   }
@@ -158,7 +158,7 @@ TEST_P(CommunicatorContract, WhatLeavesMustArrive) {
 TEST_P(CommunicatorContract, MessagesArriveInTheirOrder) {
   if (GetParam().ranks < 2) GTEST_SKIP() << "needs two ranks";
   run_ranks(options(), [](Rank& r) {
-    constexpr std::size_t kSizes[] = {0, 1, 200, 256, 257, 40000, 100003};
+    constexpr std::size_t kSizes[] = {0, 1, 200, 256, 257, 40000, kMany};
     for (const bool foreign : {false, true}) {
       std::vector<std::unique_ptr<TestBuffer<float>>> buffers;
       std::vector<Work> works;
@@ -194,7 +194,7 @@ TEST_P(CommunicatorContract, BlockingMessagesGoRoundTheRing) {
   run_ranks(options(), [](Rank& r) {
     const int next = (r.rank() + 1) % r.size();
     const int previous = (r.rank() + r.size() - 1) % r.size();
-    for (const std::size_t count : {1U, 100003U}) {
+    for (const std::size_t count : {std::size_t{1}, kMany}) {
       TestBuffer<std::int64_t> data(r.world(), count, true);
       data.fill(r.rank() == 0 ? 7 : 0);
       if (r.rank() == 0) r.world().send(data.data(), count, DataType::kInt64, next);
@@ -314,7 +314,7 @@ TEST_P(CommunicatorContract, EveryRankHasAFactorOfItsOwn) {
     const auto p = static_cast<std::size_t>(r.size());
     double expected = 0;
     for (int q = 0; q < r.size(); ++q) expected += (q + 1) * 0.5 * q;
-    for (const std::size_t count : {1U, 5000U, 100003U}) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{5000}, kMany}) {
       for (const bool foreign : {false, true}) {
         TestBuffer<double> data(r.world(), count * p, foreign);
         TestBuffer<double> out(r.world(), count, foreign);

@@ -1,0 +1,16 @@
+# Links programs by mold where it is installed. A program with LibTorch then takes half a second instead of two, and a build has a hundred
+# of them. Libraries are linked by the compiler's own linker, because others load them.
+option(REIGEN_MOLD "Link programs by mold where it is installed" ${PROJECT_IS_TOP_LEVEL})
+if(NOT REIGEN_MOLD)
+  return()
+endif()
+find_program(REIGEN_MOLD_PROGRAM mold)
+mark_as_advanced(REIGEN_MOLD_PROGRAM)
+if(NOT REIGEN_MOLD_PROGRAM)
+  return()
+endif()
+include(CheckLinkerFlag)
+check_linker_flag(CXX -fuse-ld=mold REIGEN_COMPILER_KNOWS_MOLD)
+if(REIGEN_COMPILER_KNOWS_MOLD)
+  string(APPEND CMAKE_EXE_LINKER_FLAGS " -fuse-ld=mold")
+endif()
