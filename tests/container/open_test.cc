@@ -6,6 +6,7 @@
 #include "container/libraries.h"
 #include "container/samples.h"
 #include "container/tar/members.h"
+#include "container/tar/npy.h"
 #include "container/tfrecord/example.h"
 #include "container/tfrecord/records.h"
 #include "format/temporary_folder.h"
@@ -132,6 +133,33 @@ TEST(Open, AShapeThatChangesNamesTheSample) {
   EXPECT_EQ(describe(reader->fields()[0]), "input (tensor F32 [3])");
   EXPECT_NO_THROW(reader->read(1));
   EXPECT_THAT([&] { reader->read(2); }, ::testing::ThrowsMessage<DataError>(HasSubstr("sample 2")));
+}
+
+// 2 x 3 and 3 x 2 have the same number of bytes.
+TEST(Open, AnotherShapeOfAsManyBytesNamesTheSample) {
+  const auto npy = [](format::TensorType type, const std::vector<std::int64_t>& shape) {
+    return npy_head(type, shape) + std::string(*format::bytes_of(type, shape), 'x');
+  };
+  using format::TensorType;
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("a.tar", tar_of({{"a.mask.npy", npy(TensorType::kU8, {2, 3})},
+                                                      {"b.mask.npy", npy(TensorType::kU8, {3, 2})},
+                                                      {"c.mask.npy", npy(TensorType::kU8, {6})},
+                                                      {"d.mask.npy", npy(TensorType::kI8, {2, 3})},
+                                                      {"e.mask.npy", npy(TensorType::kU8, {2, 3})}}));
+  const auto reader = open(path);
+  EXPECT_EQ(describe(reader->fields()[0]), "mask (tensor U8 [2, 3])");
+  EXPECT_NO_THROW(reader->read(0));
+  EXPECT_NO_THROW(reader->read(4));
+  const auto refuses = [&](int sample, const std::string& got) {
+    EXPECT_THAT([&] { reader->read(sample); },
+                ::testing::ThrowsMessage<DataError>(
+                    AllOf(HasSubstr(fmt::format("sample {} ", sample)), HasSubstr(got), HasSubstr("U8 [2, 3]"))));
+  };
+  refuses(1, "U8 [3, 2]");
+  refuses(2, "U8 [6]");
+  refuses(3, "I8 [2, 3]");
+  EXPECT_THROW(pack(*reader, folder.path() / "b.tar", {.kind = ContainerKind::kTar}), DataError);
 }
 
 TEST(Open, ALabelWithoutAClassNamesTheSample) {

@@ -38,6 +38,19 @@ Candidate candidate_of(const TarPart& part) {
   return one;
 }
 
+// A file says its type and shape. Two shapes may have the same number of bytes, so the bytes alone do not decide.
+void require_form(const Npy& npy, const Field& field, const std::string& place) {
+  std::vector<std::int64_t> expected = field.shape;
+  if (!expected.empty() && expected[0] == -1 && !npy.shape.empty()) expected[0] = npy.shape[0];
+  const bool has_type = !npy.type || *npy.type == field.type;
+  if (has_type && npy.shape == expected) return;
+  throw DataError(
+      Report{.what = fmt::format("a tensor of another type or shape in {}", place),
+             .got = fmt::format("{} in '{}'", format::describe(npy.type.value_or(field.type), npy.shape), field.name),
+             .expected = format::describe(field.type, field.shape),
+             .fix = "every sample must have the type and shape of the first"});
+}
+
 }  // namespace
 
 Record TarFields::record_of(std::vector<std::vector<std::byte>> files, const std::string& place) const {
@@ -49,10 +62,11 @@ Record TarFields::record_of(std::vector<std::vector<std::byte>> files, const std
       parts.label(label_of_text(bytes, place) - label_offset);
     } else if (fields[i].kind == FieldKind::kTensor) {
       const auto npy = parse_npy(bytes);
-      if (!npy || (npy->type && *npy->type != fields[i].type)) {
+      if (!npy) {
         fail_damaged(place, fmt::format("{} bytes in .{}, which are no such tensor", bytes.size(), endings[i]),
                      fmt::format("a .npy file of {}", describe(fields[i])));
       }
+      require_form(*npy, fields[i], place);
       parts.view(npy->data);
     } else {
       parts.view(bytes);
