@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "container/folder/class_folders.h"
+#include "container/folder/walk.h"
 #include "container/readers.h"
 #include "container/shards/detect.h"
 #include "container/shards/shard_set.h"
@@ -40,11 +41,30 @@ FileForm form_of_shards(const ShardSet& shards) {
       .fix = fmt::format("reigen data pack {} {}.lmdb", shards.name, fs::path(shards.name).stem().stem().string())});
 }
 
+[[noreturn]] void fail_of_packed_records(const ShardSet& shards, const std::string& packed_by) {
+  throw InvalidArgument(
+      Report{.what = fmt::format("'{}' is compressed, and compressed TFRecords are not read", shards.name),
+             .got = fmt::format("TFRecords packed by {}", packed_by),
+             .expected = "TFRecords that are not compressed",
+             .fix = packed_by == "zlib" ? "write them again without a compression_type"
+                                        : fmt::format("unpack every file: {} -dc < FILE > OTHER; or write them again "
+                                                      "without a compression_type",
+                                                      packed_by)});
+}
+
+// What is inside is known by its bytes where they can be unpacked here, and otherwise by the name.
+bool holds_records(const FileForm& form, const ShardSet& shards) {
+  if (form.kind) return form.kind == ContainerKind::kTfRecord;
+  const std::string name = lower(shards.files.front().filename().string());
+  return name.find("tfrecord") != std::string::npos && name.find(".tar") == std::string::npos;
+}
+
 std::unique_ptr<Reader> open_shards(const ShardSet& shards, const OpenOptions& options) {
   const FileForm form = form_of_shards(shards);
   // The meta data know the kind of a shard that is damaged at its beginning.
   const auto kind = shards.meta ? std::optional(shards.meta->kind) : form.kind;
   if (!form.packed_by.empty()) {
+    if (holds_records(form, shards)) fail_of_packed_records(shards, form.packed_by);
     if (!options.allow_sequential) fail_of_packed_tar(shards, form.packed_by);
     return open_packed_tar(shards, options);
   }
@@ -64,16 +84,15 @@ void refuse_flat_folder(const fs::path& path) {
     if (is_picture_name(entry.path())) picture = entry.path().filename().string();
   }
   if (picture.empty()) return;
-  throw DataError(Report{.what = fmt::format("'{}' holds pictures without classes", path.string()),
-                         .got = fmt::format("'{}' and no folders", picture),
-                         .expected = "a folder of pictures for each class, or a file of labels",
-                         .fix = "--labels FILE gives a file with lines `name label`"});
+  throw InvalidArgument(Report{.what = fmt::format("'{}' holds pictures without classes", path.string()),
+                               .got = fmt::format("'{}' and no folders", picture),
+                               .expected = "a folder of pictures for each class, or a file of labels",
+                               .fix = "--labels FILE (OpenOptions::labels_file) gives a file with lines `name label`"});
 }
 
 std::unique_ptr<Reader> open_folder(const fs::path& path, const OpenOptions& options) {
-  std::error_code ignored;
   if (!options.labels_file.empty()) return open_flat_folder(path, options);
-  if (fs::exists(path / "data.mdb", ignored)) return open_lmdb(path, options);
+  if (is_lmdb_folder(path)) return open_lmdb(path, options);
   const ShardSet shards = shards_in_folder(path);
   if (!shards.files.empty()) return open_shards(shards, options);
   refuse_flat_folder(path);

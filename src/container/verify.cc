@@ -52,7 +52,7 @@ void read_all(const Reader& reader, Verified& result) {
 ShardSet shards_at(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return shards_of_pattern(path);
-  return fs::exists(path / "data.mdb", ignored) ? ShardSet{} : shards_in_folder(path);
+  return is_lmdb_folder(path) ? ShardSet{} : shards_in_folder(path);
 }
 
 std::string index_of_shard(const fs::path& shard, ContainerKind kind, std::string* fault) {
@@ -62,8 +62,11 @@ std::string index_of_shard(const fs::path& shard, ContainerKind kind, std::strin
   return fault != nullptr && !fault->empty() ? std::string() : tar_index_text(index, shard.string());
 }
 
+// Nothing for a compressed file, which cannot be scanned.
 std::optional<ContainerKind> kind_of_shard(const ShardSet& set, const fs::path& shard) {
-  return set.meta ? std::optional(set.meta->kind) : form_of_file(shard).kind;
+  if (set.meta) return set.meta->kind;
+  const FileForm form = form_of_file(shard);
+  return form.packed_by.empty() ? form.kind : std::nullopt;
 }
 
 // Scans every shard, and compares the stored index with the scan.

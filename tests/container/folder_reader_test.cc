@@ -5,10 +5,12 @@
 #include "container/samples.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
+#include "reigen/container/verify.h"
 
 namespace reigen::container {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using tests::TemporaryFolder;
 namespace fs = std::filesystem;
@@ -66,13 +68,47 @@ TEST(FolderReader, AFlatFolderNeedsLabels) {
   ASSERT_EQ(reader->size(), 2);
   EXPECT_EQ(texts_of(reader->read(1))[0], "one");
   EXPECT_EQ(reader->read(1).at(1).label(), 11);
-  EXPECT_THAT(text_of_error<DataError>(folder.path() / "flat", {}, ExitCode::kBadData), HasSubstr("--labels"));
+  EXPECT_THAT(text_of_error<InvalidArgument>(folder.path() / "flat", {}, ExitCode::kConfiguration),
+              HasSubstr("--labels"));
   const fs::path missing = folder.write("missing.txt", "2.JPEG 7\n3.JPEG 1\n");
   EXPECT_THAT(text_of_error<IoError>(folder.path() / "flat", {.labels_file = missing}, ExitCode::kInputMissing),
               HasSubstr("3.JPEG"));
   const fs::path wrong = folder.write("wrong.txt", "2.JPEG 7\n3.JPEG cat\n");
   EXPECT_THAT(text_of_error<DataError>(folder.path() / "flat", {.labels_file = wrong}, ExitCode::kBadData),
               HasSubstr("line 2"));
+}
+
+// The archive that the pictures came from often stays beside the folders into which it was unpacked.
+TEST(FolderReader, AnArchiveBesideClassFoldersIsNotTakenForThem) {
+  for (const char* archive : {"photos.tar", "photos-00000-of-00001", "data.mdb", "photos.tar.gz"}) {
+    const TemporaryFolder folder;
+    const fs::path photos = folder.path() / "photos";
+    put_picture(folder, "photos/cat/deep/1.jpg", "1");
+    put_picture(folder, std::string("photos/") + archive, "\x1f\x8b, a gzipped archive");
+    EXPECT_THAT(text_of_error<InvalidArgument>(photos, {}, ExitCode::kConfiguration),
+                AllOf(HasSubstr(archive), HasSubstr("'cat'")))
+        << archive;
+    put_picture(folder, "photos/dog/2.jpg", "2");
+    const auto reader = open(photos);
+    EXPECT_EQ(reader->kind(), ContainerKind::kFolder) << archive;
+    EXPECT_EQ(reader->classes(), (std::vector<std::string>{"cat", "dog"}));
+    const Verified found = verify(photos);
+    EXPECT_TRUE(found.faults.empty()) << found.faults[0].text;
+    EXPECT_THROW(write_index(photos), InvalidArgument);
+  }
+}
+
+TEST(FolderReader, FoldersBesideShardsThatHoldNoPicturesAreNoClasses) {
+  const TemporaryFolder folder;
+  const fs::path shards = folder.path() / "shards";
+  write_samples(folder.path() / "a.tar", {.kind = ContainerKind::kTar}, 3);
+  put_picture(folder, "shards/notes/readme.txt", "x");
+  put_picture(folder, "shards/.cache/1.jpg", "x");
+  fs::copy_file(folder.path() / "a.tar/a-000000.tar", shards / "a-000000.tar");
+  EXPECT_EQ(open(shards)->kind(), ContainerKind::kTar);
+  put_picture(folder, "a.tar/seen/1.jpg", "x");  // __meta__ leaves no doubt
+  put_picture(folder, "a.tar/seen too/2.jpg", "x");
+  EXPECT_EQ(open(folder.path() / "a.tar")->kind(), ContainerKind::kTar);
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ TEST(Open, AMissingShardIsNamed) {
   folder.write("t-00001-of-00003", example_of(kPicture, 1) + example_of(kPicture, 2));
   EXPECT_EQ(open(folder.path())->size(), 4);
   EXPECT_EQ(open(folder.path() / "t-0000{0..1}-of-00003")->size(), 3);
+  EXPECT_EQ(open(folder.path() / "t-{00001..00001}-of-00003")->size(), 2);
   folder.write("v-00000-of-00001", example_of(kPicture, 1));
   EXPECT_THAT(error_of_open<DataError>(folder.path(), ExitCode::kBadData), HasSubstr("t-*"));
   EXPECT_EQ(open(folder.path() / "t-*")->size(), 4);
@@ -211,6 +212,35 @@ TEST(Open, ACompressedTarIsASourceOfPackOnly) {
   EXPECT_THROW(pack(*reader, folder.path() / "b.tar", {.kind = ContainerKind::kTar, .shuffle = 1}), InvalidArgument);
   pack(*reader, folder.path() / "b.tar", {.kind = ContainerKind::kTar, .workers = 3});
   EXPECT_EQ(texts_of(open(folder.path() / "b.tar")->read(1))[0], kPicture + "b");
+}
+
+// TensorFlow compresses TFRecords by gzip or zlib, without an ending that says so.
+TEST(Open, CompressedTfRecordsAreNoTar) {
+  const TemporaryFolder folder;
+  const std::string records = example_of(kPicture, 1) + example_of(kPicture, 2);
+  const auto refuses = [&](const fs::path& path, const std::string& packer, const std::string& fix) {
+    for (const bool in_order : {false, true}) {
+      EXPECT_THAT(
+          error_of_open<InvalidArgument>(path, ExitCode::kConfiguration, {.allow_sequential = in_order}),
+          AllOf(HasSubstr("compressed TFRecords are not read"), HasSubstr("packed by " + packer), HasSubstr(fix)));
+    }
+    EXPECT_THROW(verify(path), InvalidArgument);
+    EXPECT_THROW(write_index(path), InvalidArgument);
+  };
+  const fs::path gzipped = folder.path() / "g" / "train-00000-of-00001";
+  fs::create_directories(gzipped.parent_path());
+  const gzFile file = gzopen(gzipped.c_str(), "wb");
+  gzwrite(file, records.data(), static_cast<unsigned>(records.size()));
+  gzclose(file);
+  refuses(gzipped, "gzip", "gzip -dc <");
+  refuses(gzipped.parent_path(), "gzip", "gzip -dc <");
+  std::string packed(compressBound(records.size()), '\0');
+  uLongf size = packed.size();
+  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(records.data()),
+                     records.size()),
+            Z_OK);
+  refuses(folder.write("z", packed.substr(0, size)), "zlib", "without a compression_type");
+  refuses(folder.write("a.tfrecord.zst", "\x28\xb5\x2f\xfd, zstd"), "zstd", "zstd -dc <");
 }
 
 // A build without a library says which package it needs.

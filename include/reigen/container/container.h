@@ -128,8 +128,8 @@ struct OpenOptions {
 // Opens a container of any kind, which is known by its content. `path` is a file, a folder, or a pattern of files:
 // "train-{000000..000063}.tar", "train-*-of-00064". Throws IoError with exit code 66 for a missing file, and for a
 // missing shard, which it names; DataError for a file of no known kind, a damaged one, or one without samples;
-// InvalidArgument for a field that the container does not have, with those that are there; BackendError if this build
-// lacks the library, with the package to install.
+// InvalidArgument for a field that the container does not have, with those that are there, for a flat folder without
+// labels, and for compressed TFRecords; BackendError if this build lacks the library, with the package to install.
 std::unique_ptr<Reader> open(const std::filesystem::path& path, const OpenOptions& options = {});
 
 // A library that Reigen may be built without.

@@ -185,6 +185,25 @@ ClassFolders class_folders(const fs::path& folder, std::optional<Split> split) {
   return result;
 }
 
+bool has_class_folders(const fs::path& folder, const fs::path& file) {
+  WalkOptions first_picture = walk_of_pictures();
+  first_picture.most = 1;
+  Taken ignored;
+  std::vector<fs::path> found;
+  for (const fs::path& one : folders_in(folder, first_picture, ignored)) {
+    if (walk(one, first_picture, ignored).empty()) continue;
+    found.push_back(one);
+    if (found.size() == 2) return true;
+  }
+  if (found.empty()) return false;
+  throw InvalidArgument(
+      Report{.what = fmt::format("'{}' holds files of a container and a folder of pictures", folder.string()),
+             .got = fmt::format("'{}' beside '{}'", file.filename().string(), found[0].filename().string()),
+             .expected = "either files of a container, or a folder of pictures for each class",
+             .fix = fmt::format("give the files, as '{}', or the folder '{}', or move one of the two away",
+                                (folder / ("*" + file.extension().string())).string(), found[0].string())});
+}
+
 bool is_picture_name(const fs::path& path) {
   const std::string ending = lower(path.extension().string());
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";

@@ -32,6 +32,12 @@ struct ClassFolders {
 // train/, no picture left for testing, and for a folder with both train/ and training/.
 ClassFolders class_folders(const std::filesystem::path& folder, std::optional<Split> split);
 
+// Whether a folder with files of a container is one of classes all the same, with an archive left beside them. It is if
+// at least two of its folders hold pictures. Throws InvalidArgument if one folder does, because then neither is plain;
+// `file` is the container's, for the message. Throws IoError for a folder that is not readable and for a link without a
+// target. Cost: folders are read up to their first picture, until two have one.
+bool has_class_folders(const std::filesystem::path& folder, const std::filesystem::path& file);
+
 // Whether the name ends with .jpg, .jpeg or .png, in upper or lower case.
 bool is_picture_name(const std::filesystem::path& path);
 

@@ -111,7 +111,10 @@ void Walk::enter(const fs::path& folder, int depth) {
     return;
   }
   above.push_back(identity);
-  for (const fs::path& path : entries) look_at(path, depth);
+  for (const fs::path& path : entries) {
+    if (files.size() >= options.most) break;
+    look_at(path, depth);
+  }
   above.pop_back();
 }
 

@@ -11,6 +11,7 @@
 // functions of the file system.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -25,11 +26,12 @@
 namespace reigen::container {
 
 struct WalkOptions {
-  std::function<bool(const std::filesystem::path&)> wanted;  // whether the file with this path is wanted
-  int depth = std::numeric_limits<int>::max();               // most levels of subfolders that are entered
-  bool pass_over_unreadable = false;                         // if false, a folder that cannot be read is an error
-  const char* fix = "check the path and its permissions";    // advice in the error
-  const char* loose = "in no folder";                        // reason that folders_in() records for a wanted file
+  std::function<bool(const std::filesystem::path&)> wanted;    // whether the file with this path is wanted
+  int depth = std::numeric_limits<int>::max();                 // most levels of subfolders that are entered
+  std::size_t most = std::numeric_limits<std::size_t>::max();  // walk() ends after so many wanted files
+  bool pass_over_unreadable = false;                           // if false, a folder that cannot be read is an error
+  const char* fix = "check the path and its permissions";      // advice in the error
+  const char* loose = "in no folder";                          // reason that folders_in() records for a wanted file
 };
 
 // Returns the wanted files of a folder and its subfolders, in order. Adds the entries that it passes over to `taken`,

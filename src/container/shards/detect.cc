@@ -1,8 +1,11 @@
 #include "container/shards/detect.h"
 
+#include <zlib.h>
+
 #include <array>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "container/sample.h"
 #include "format/crc32c/crc32c.h"
@@ -40,6 +43,36 @@ bool is_hdf5(const format::InputFile& file) {
   return false;
 }
 
+// The kind that the first bytes show of a container that is read in one piece.
+std::optional<ContainerKind> kind_of_stream(std::span<const std::byte> begin) {
+  if (is_tar_header(begin)) return ContainerKind::kTar;
+  constexpr std::size_t kLengthBytes = 8;
+  std::uint32_t checksum = 0;
+  if (begin.size() < kLengthBytes + sizeof checksum) return std::nullopt;
+  std::memcpy(&checksum, begin.data() + kLengthBytes, sizeof checksum);
+  if (checksum != format::masked_crc32c(text_of(begin.first(kLengthBytes)))) return std::nullopt;
+  return ContainerKind::kTfRecord;
+}
+
+// The kind of what gzip or zlib has packed, by its first bytes. Both are ways in which TensorFlow compresses TFRecords.
+std::optional<ContainerKind> kind_inside(const format::InputFile& file) {
+  constexpr std::size_t kPackedBytes = 65536;  // hold the first block, unless a header of gzip has a huge comment
+  constexpr int kGzipOrZlib = 32 + MAX_WBITS;
+  std::vector<std::byte> packed(kPackedBytes);
+  packed.resize(file.read_at(0, packed));
+  std::array<std::byte, kTarBlock> begin{};
+  z_stream stream{};
+  stream.next_in = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_in = static_cast<uInt>(packed.size());
+  stream.next_out = reinterpret_cast<Bytef*>(begin.data());
+  stream.avail_out = static_cast<uInt>(begin.size());
+  if (::inflateInit2(&stream, kGzipOrZlib) != Z_OK) return std::nullopt;
+  ::inflate(&stream, Z_SYNC_FLUSH);  // what comes out counts; damage behind it is not looked for here
+  const std::size_t got = begin.size() - stream.avail_out;
+  ::inflateEnd(&stream);
+  return kind_of_stream(std::span(begin).first(got));
+}
+
 }  // namespace
 
 bool is_tar_header(std::span<const std::byte> block) {
@@ -65,20 +98,20 @@ FileForm form_of_file(const std::filesystem::path& path) {
   const std::span<const std::byte> begin(buffer.data(), file.read_at(0, buffer));
   const std::string_view text = text_of(begin);
   for (const Magic& packer : kPackers) {
-    if (text.starts_with(packer.bytes)) return {.packed_by = std::string(packer.name)};
+    if (!text.starts_with(packer.bytes)) continue;
+    return {.kind = packer.name == "gzip" ? kind_inside(file) : std::nullopt, .packed_by = std::string(packer.name)};
   }
   constexpr std::size_t kMagicOfLmdbAt = 16;
   if (text.size() > kMagicOfLmdbAt && text.substr(kMagicOfLmdbAt).starts_with(kLmdbMagicBytes)) {
     return {.kind = ContainerKind::kLmdb};
   }
   if (is_hdf5(file)) return {.kind = ContainerKind::kHdf5};
-  if (is_tar_header(begin)) return {.kind = ContainerKind::kTar};
-  constexpr std::size_t kLengthBytes = 8;
-  std::uint32_t checksum = 0;
-  if (begin.size() < kLengthBytes + sizeof checksum) return {};
-  std::memcpy(&checksum, begin.data() + kLengthBytes, sizeof checksum);
-  if (checksum == format::masked_crc32c(text.substr(0, kLengthBytes))) return {.kind = ContainerKind::kTfRecord};
-  return {};
+  const auto kind = kind_of_stream(begin);
+  // Two bytes are too few to know zlib by, so what is inside must be of a kind.
+  constexpr std::string_view kZlib = "\x78";
+  if (kind || !text.starts_with(kZlib)) return {.kind = kind};
+  const auto inside = kind_inside(file);
+  return {.kind = inside, .packed_by = inside ? "zlib" : ""};
 }
 
 }  // namespace reigen::container

@@ -13,8 +13,8 @@
 namespace reigen::container {
 
 struct FileForm {
-  std::optional<ContainerKind> kind = {};
-  std::string packed_by = {};  // "gzip", "zstd", "xz", "bzip2", if the file is compressed
+  std::optional<ContainerKind> kind = {};  // of what is inside, if the file is compressed and that can be told
+  std::string packed_by = {};              // "gzip", "zlib", "zstd", "xz", "bzip2", if the file is compressed
 };
 
 // Throws IoError. An empty file has no kind.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "container/folder/class_folders.h"
 #include "container/folder/walk.h"
 #include "container/sample.h"
 #include "container/shards/detect.h"
@@ -91,13 +92,12 @@ void require_whole(const std::vector<fs::path>& files, const std::string& name) 
   }
 }
 
-// "a-{000000..000063}.tar" as 64 names; one name without such a range.
+// "a-{000000..000063}.tar" as 64 names; nothing without such a range.
 std::vector<std::string> expanded(const std::string& text) {
   const auto open = text.find('{');
   const auto dots = text.find("..", open);
   const auto close = text.find('}', open);
-  if (open == std::string::npos || dots == std::string::npos || close == std::string::npos || dots > close)
-    return {text};
+  if (open == std::string::npos || dots == std::string::npos || close == std::string::npos || dots > close) return {};
   const std::string from_text = text.substr(open + 1, dots - open - 1);
   const auto from = base::parse<std::int64_t>(from_text);
   const auto to = base::parse<std::int64_t>(text.substr(dots + 2, close - dots - 2));
@@ -156,14 +156,11 @@ ShardSet shards_of_pattern(const fs::path& pattern) {
     set.files = {pattern};
     return set;
   }
-  const std::vector<std::string> names = expanded(pattern.string());
-  if (names.size() > 1) {
-    for (const std::string& name : names) {
-      require_there(name, set.name);
-      set.files.emplace_back(name);
-    }
-    return set;
+  for (const std::string& name : expanded(pattern.string())) {
+    require_there(name, set.name);
+    set.files.emplace_back(name);
   }
+  if (!set.files.empty()) return set;
   if (pattern.filename().string().find_first_of("*?[") != std::string::npos) set.files = files_that_fit(pattern);
   if (set.files.empty()) format::InputFile{pattern};  // throws for a missing file
   require_whole(set.files, set.name);
@@ -199,8 +196,15 @@ ShardSet shards_in_folder(const fs::path& folder) {
     const bool has_name = numbered(name).has_value() || name.ends_with(".tar") || name.ends_with(".tfrecord");
     if (is_shard || is_packed_tar || has_name) set.files.push_back(file);
   }
+  if (!set.files.empty() && has_class_folders(folder, set.files[0])) return {.name = set.name};
   require_whole(set.files, set.name);
   return set;
+}
+
+bool is_lmdb_folder(const fs::path& folder) {
+  std::error_code ignored;
+  const fs::path file = folder / "data.mdb";
+  return fs::exists(file, ignored) && !has_class_folders(folder, file);
 }
 
 ShardTable::Place ShardTable::at(std::int64_t index) const {

@@ -24,10 +24,14 @@ struct ShardSet {
 // siblings if the pattern means several.
 ShardSet shards_of_pattern(const std::filesystem::path& pattern);
 
-// The shards in a folder; no files if it has none. A folder of Reigen has them in __meta__; in another folder the first
-// file decides whether they are TFRecords or tars. Throws as shards_of_pattern(), and DataError for several sets of
+// The shards in a folder; no files if it has none, or if it is a folder of classes with archives left in it
+// (has_class_folders). A folder of Reigen has them in __meta__; in another folder the first file decides whether they
+// are TFRecords or tars. Throws as shards_of_pattern() and has_class_folders(), and DataError for several sets of
 // shards in one folder.
 ShardSet shards_in_folder(const std::filesystem::path& folder);
+
+// Whether the folder is an LMDB, by its data.mdb. Throws as has_class_folders().
+bool is_lmdb_folder(const std::filesystem::path& folder);
 
 // The path of a shard's index: "a.tar" -> "a.idx", "train-00000-of-00064" -> "train-00000-of-00064.idx".
 std::filesystem::path index_path_of(const std::filesystem::path& shard);
