@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "container/hdf5/filters.h"
+#include "container/meta.h"
 #include "container/sample.h"
 #include "reigen/base/error.h"
 
@@ -14,9 +16,31 @@ namespace {
 
 using format::TensorType;
 
+// The enumeration that h5py stores bool as.
+bool is_bool(hid_t type) {
+  if (H5Tget_size(type) != 1 || H5Tget_nmembers(type) != 2) return false;
+  for (const auto& [name, expected] : {std::pair{"FALSE", std::int8_t{0}}, {"TRUE", std::int8_t{1}}}) {
+    std::int8_t value = -1;
+    const bool is_there = H5Tget_member_index(type, name) >= 0 && H5Tenum_valueof(type, name, &value) >= 0;
+    if (!is_there || value != expected) return false;
+  }
+  return true;
+}
+
+bool is_of_this_order(hid_t type) {
+  const H5T_class_t kind = H5Tget_class(type);
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT) return true;
+  return H5Tget_size(type) == 1 || H5Tget_order(type) == H5T_ORDER_LE;
+}
+
 std::optional<TensorType> number_type(hid_t type) {
   const std::size_t size = H5Tget_size(type);
   const H5T_class_t kind = H5Tget_class(type);
+  if (kind == H5T_ENUM) {
+    if (is_bool(type)) return TensorType::kBool;
+    const Hdf5Id number(H5Tget_super(type), H5Tclose);
+    return is_of_this_order(number.get()) ? number_type(number.get()) : std::nullopt;
+  }
   if (kind == H5T_FLOAT) {
     if (size == 8) return TensorType::kF64;
     if (size == 4) return TensorType::kF32;
@@ -27,7 +51,6 @@ std::optional<TensorType> number_type(hid_t type) {
     if (size == 2) return fraction == 10 ? TensorType::kF16 : TensorType::kBF16;
     return std::nullopt;
   }
-  if (kind == H5T_ENUM && size == 1) return TensorType::kBool;  // as h5py stores bool
   if (kind != H5T_INTEGER) return std::nullopt;
   const bool is_signed = H5Tget_sign(type) != H5T_SGN_NONE;
   switch (size) {
@@ -39,16 +62,21 @@ std::optional<TensorType> number_type(hid_t type) {
   }
 }
 
-bool is_of_this_order(hid_t type) {
-  const H5T_class_t kind = H5Tget_class(type);
-  if (kind != H5T_INTEGER && kind != H5T_FLOAT) return true;
-  return H5Tget_size(type) == 1 || H5Tget_order(type) == H5T_ORDER_LE;
+// Other reasons for which a chunk has no size are damage. Looks through all chunks, so only such a chunk is asked for.
+bool was_never_written(hid_t dataset, const std::vector<hsize_t>& offset) {
+  unsigned mask = 0;
+  haddr_t address = 0;
+  hsize_t size = 0;
+  return H5Dget_chunk_info_by_coord(dataset, offset.data(), &mask, &address, &size) >= 0 && address == HADDR_UNDEF;
 }
 
 }  // namespace
 
 Hdf5Dataset::Hdf5Dataset(const Hdf5File& file, std::string path, std::size_t number)
-    : file_(&file), path_(std::move(path)), number_(number) {
+    : file_(&file),
+      path_(std::move(path)),
+      number_(number),
+      is_ours_(std::find(file.datasets().begin(), file.datasets().end(), kMetaName) != file.datasets().end()) {
   const Hdf5Lock lock;
   const Hdf5Id dataset(H5Dopen2(file.id(), path_.c_str(), H5P_DEFAULT), H5Dclose);
   const Hdf5Id space(dataset ? H5Dget_space(dataset.get()) : -1, H5Sclose);
@@ -85,7 +113,7 @@ void Hdf5Dataset::take_type(hid_t type) {
     field.kind = FieldKind::kTensor;
     field.type = *number;
     field.shape = shape_;
-    is_integer_ = kind == H5T_INTEGER && shape_.empty();
+    is_integer_ = (kind == H5T_INTEGER || kind == H5T_ENUM) && *number != TensorType::kBool && shape_.empty();
     is_little_endian_ = is_of_this_order(type);
   } else {
     return;
@@ -131,8 +159,20 @@ void Hdf5Dataset::take_layout(hid_t dataset, hid_t type) {
       way_ = Way::kContiguous;
     }
   }
-  // References to the heap cannot be read as rows of a type by the library without copies of every value.
-  if (varies_ && way_ == Way::kLibrary && layout != H5D_COMPACT) field_.reset();
+  take_fill(creation.get(), type);
+}
+
+// What a row has that was never written. Values of variable length are empty then, unless the dataset says otherwise.
+void Hdf5Dataset::take_fill(hid_t creation, hid_t type) {
+  H5D_fill_value_t state = H5D_FILL_VALUE_UNDEFINED;
+  if (way_ != Way::kChunks || H5Pfill_value_defined(creation, &state) < 0) return;
+  if (state != H5D_FILL_VALUE_USER_DEFINED) return;
+  if (varies_) {
+    way_ = Way::kLibrary;
+    return;
+  }
+  fill_.resize(element_);
+  if (H5Pget_fill_value(creation, type, fill_.data()) < 0) fill_.clear();
 }
 
 std::string Hdf5Dataset::where(std::int64_t row) const {
@@ -143,9 +183,10 @@ std::string Hdf5Dataset::where(std::int64_t row) const {
   return fmt::format("{}, row {}", path_, row);
 }
 
-// Reads a row with the library, which converts numbers to little-endian ones.
-std::vector<std::byte> Hdf5Dataset::raw_row(std::int64_t row) const {
-  std::vector<std::byte> bytes(row_bytes_);
+// Reads a row with the library, which converts numbers to little-endian ones. Of values of variable length it makes a
+// copy of its own: some are in no place of the file where our code could find them, as those of compact datasets.
+std::vector<std::byte> Hdf5Dataset::library_row(std::int64_t row) const {
+  std::vector<std::byte> bytes(varies_ ? sizeof(hvl_t) : row_bytes_);
   const Hdf5Lock lock;
   const Hdf5Id dataset(H5Dopen2(file_->id(), path_.c_str(), H5P_DEFAULT), H5Dclose);
   const Hdf5Id stored(H5Dget_type(dataset.get()), H5Tclose);
@@ -161,6 +202,24 @@ std::vector<std::byte> Hdf5Dataset::raw_row(std::int64_t row) const {
   if (H5Dread(dataset.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, bytes.data()) < 0) {
     fail_damaged(fmt::format("'{}', sample {} ({})", file_->path(), row, where(row)), hdf5_error_text(),
                  "a row that can be read");
+  }
+  if (!varies_) return bytes;
+  hvl_t value{};
+  const bool is_text = H5Tis_variable_str(type.get()) > 0;
+  std::memcpy(is_text ? static_cast<void*>(&value.p) : &value, bytes.data(), is_text ? sizeof value.p : sizeof value);
+  if (is_text && value.p != nullptr) value.len = std::strlen(static_cast<const char*>(value.p));
+  std::vector<std::byte> own(value.len * element_);
+  if (!own.empty()) std::memcpy(own.data(), value.p, own.size());
+  H5Dvlen_reclaim(type.get(), memory.get(), H5P_DEFAULT, bytes.data());
+  return own;
+}
+
+// A chunk that was never written is not in the file. Reigen's own writer writes all of them.
+std::vector<std::byte> Hdf5Dataset::filled(std::uint64_t size) const {
+  std::vector<std::byte> bytes(size);
+  if (fill_.empty()) return bytes;
+  for (std::uint64_t at = 0; at + fill_.size() <= size; at += fill_.size()) {
+    std::memcpy(bytes.data() + at, fill_.data(), fill_.size());
   }
   return bytes;
 }
@@ -178,6 +237,7 @@ std::vector<std::byte> Hdf5Dataset::chunk(std::uint64_t number, const std::strin
     const Hdf5Id dataset(H5Dopen2(file_->id(), path_.c_str(), H5P_DEFAULT), H5Dclose);
     hsize_t stored = 0;
     if (H5Dget_chunk_storage_size(dataset.get(), offset.data(), &stored) < 0) stored = 0;
+    if (stored == 0 && !is_ours_ && was_never_written(dataset.get(), offset)) return filled(size);
     if (stored == 0 || stored > file_->bytes().size()) {
       fail_damaged(place, fmt::format("a chunk of {} bytes", stored), "a chunk that lies in the file");
     }
@@ -210,12 +270,12 @@ Hdf5Dataset::Row Hdf5Dataset::read(std::int64_t row, ChunkCache& cache, const st
       if (file_->bytes().read_at(at, own) != own.size())
         fail_damaged(place, "the end of the file", fmt::format("{} bytes at offset {}", row_bytes_, at));
     } else {
-      own = raw_row(row);
+      own = library_row(row);
     }
     const auto kept = std::make_shared<const std::vector<std::byte>>(std::move(own));
     result = {*kept, kept};
   }
-  if (!varies_) return result;
+  if (!varies_ || way_ == Way::kLibrary) return result;
   const auto value = std::make_shared<const std::vector<std::byte>>(file_->heap().read(result.bytes, element_, place));
   return {*value, value};
 }

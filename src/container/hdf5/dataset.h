@@ -1,8 +1,8 @@
 // A dataset of an HDF5 file, whose rows are the values of a field. Under the library's lock, one thread at a time reads
 // a whole chunk as it is stored (H5Dread_chunk); the callers unpack it outside of the lock. Contiguous data and values
-// of variable length are read from the file itself. What has another form (chunks that divide a row, big-endian
-// numbers, filters that are not known here) is read by the library, row by row. Thread rule: read() may be called by
-// many threads at once.
+// of variable length are read from the file itself. What has another form (chunks that divide a row, compact data,
+// big-endian numbers, filters that are not known here) is read by the library, row by row. Thread rule: read() may be
+// called by many threads at once.
 #pragma once
 
 #include <cstdint>
@@ -62,12 +62,15 @@ class Hdf5Dataset {
 
   void take_type(hid_t type);
   void take_layout(hid_t dataset, hid_t type);
-  std::vector<std::byte> raw_row(std::int64_t row) const;
+  void take_fill(hid_t creation, hid_t type);
+  std::vector<std::byte> library_row(std::int64_t row) const;
+  std::vector<std::byte> filled(std::uint64_t size) const;
   std::vector<std::byte> chunk(std::uint64_t number, const std::string& place) const;
 
   const Hdf5File* file_;
   std::string path_;
   std::size_t number_;
+  bool is_ours_;  // the file was written by Reigen
   std::int64_t rows_ = 0;
   std::vector<std::int64_t> shape_;  // of a row
   std::optional<Field> field_;
@@ -80,6 +83,7 @@ class Hdf5Dataset {
   std::uint64_t chunk_rows_ = 0;
   std::uint64_t offset_ = 0;  // of contiguous data
   std::vector<int> filters_;
+  std::vector<std::byte> fill_;     // the element of rows that were never written; empty: zeros
   std::size_t stored_element_ = 0;  // bytes of an element as stored, for the shuffle
 };
 
