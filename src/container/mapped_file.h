@@ -21,6 +21,10 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
+  // Asks the kernel to read these bytes of the file in one go, before they are used. Few bytes are left to the page
+  // fault.
+  void will_need(std::span<const std::byte> bytes) const;
+
  private:
   std::string path_;
   const std::byte* data_ = nullptr;

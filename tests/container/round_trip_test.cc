@@ -1,6 +1,8 @@
 // What is written is read, byte for byte, from every container.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <thread>
 
@@ -8,6 +10,7 @@
 #include "container/samples.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
+#include "reigen/base/unique_fd.h"
 #include "reigen/container/pack.h"
 
 namespace reigen::container {
@@ -153,6 +156,40 @@ bool has_lmdb() { return !lmdb_version().empty(); }
 bool has_hdf5() { return !hdf5_version().empty(); }
 bool has_lmdb_and_zstd() { return has_lmdb() && !zstd_version().empty(); }
 bool has_hdf5_and_zstd() { return has_hdf5() && !zstd_version().empty(); }
+
+// A value of many pages that is not in memory must not be read page by page.
+TEST(Lmdb, ALongValueIsReadFromTheDiskInOneGo) {
+  if (!has_lmdb()) GTEST_SKIP() << "THIS BUILD LACKS LMDB";
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a.lmdb";
+  constexpr std::size_t kPages = 256;
+  constexpr std::size_t kPage = 4096;
+  {
+    const auto writer =
+        make_writer(path, {.kind = ContainerKind::kLmdb, .fields = {{.name = "x", .kind = FieldKind::kBytes}}});
+    for (int i = 0; i < 4; ++i) {
+      RecordParts parts(1);
+      parts.own(std::vector<std::byte>(kPages * kPage, static_cast<std::byte>(i + 1)));
+      writer->add(parts.build());
+    }
+    writer->finish();  // which syncs, so that the kernel may forget the pages
+  }
+  const UniqueFd file(::open((path / "data.mdb").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED), 0);  // does nothing on a file system in memory
+  const auto reader = open(path);
+  const auto faults = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_majflt;
+  };
+  const Record record = reader->read(2);
+  const auto before = faults();
+  std::size_t sum = 0;
+  for (std::size_t page = 0; page < kPages; ++page)
+    sum += std::to_integer<std::size_t>(record.at(0).bytes[page * kPage]);
+  EXPECT_EQ(sum, 3 * kPages);
+  EXPECT_LT(faults() - before, static_cast<long>(kPages / 4));
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Containers, RoundTrip,

@@ -75,6 +75,7 @@ class LmdbReader final : public Reader {
       const auto found = pages_.find(key);
       place = place_of(name_, index, fmt::format("key {}, offset {}", key, found ? found->offset : 0));
       if (!found) fail_damaged(place, "no such key", "a value for each field of a sample");
+      file_->will_need(found->value);
       if (fields_[i].kind == FieldKind::kLabel) {
         parts.label(label_of_text(found->value, place) - label_offset_);
       } else if (is_packed(fields_[i], compression_)) {
