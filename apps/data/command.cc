@@ -18,7 +18,7 @@ constexpr const char* kHelp =
     "  pack SOURCE TARGET [options]            writes the samples of any container into another: TARGET.lmdb, .h5,\n"
     "                                          .tfrecord or .tar\n"
     "  inspect PATH [--sample N [--out DIR]]   what a container holds; a sample, and its values as files\n"
-    "  verify PATH...                          reads every sample; names what is damaged (65)\n"
+    "  verify PATH...                          reads every sample, decodes every picture; names what is damaged (65)\n"
     "  index PATH                              writes DALI's index beside TFRecord files and tars\n"
     "  bench PATH [--workers 1,2]              how fast samples are prepared for training, and what is slow\n"
     "\n"

@@ -2,18 +2,24 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <span>
 #include <system_error>
+#include <thread>
 
 #include "base/text.h"
 #include "command_line.h"
 #include "container/sample.h"
 #include "container/tar/npy.h"
 #include "data/command.h"
+#include "data/progress.h"
 #include "reigen/base/error.h"
 #include "reigen/container/verify.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/format/hash.h"
+#include "reigen/image/decode.h"
 
 namespace reigen::apps::data {
 
@@ -87,6 +93,18 @@ void print_sample(const ct::Reader& reader, std::int64_t index, const std::strin
   }
 }
 
+void print_verified(const std::string& path, const ct::Verified& found, double seconds, bool hashes_only) {
+  const std::string time = fmt::format("{:.1f} s{}", seconds, hashes_only ? ", no picture was decoded" : "");
+  if (found.faults.empty()) {
+    fmt::print("{}: whole, {}, {}, in {}{}\n", path, base::counted(found.samples, "sample"), size_text(found.bytes),
+               time, found.has_hashes ? "" : " (it has no hashes of samples; what can be checked was)");
+    return;
+  }
+  fmt::print("{}: damaged, {}, {} whole, in {}\n", path,
+             base::counted(static_cast<std::int64_t>(found.faults.size()), "fault"),
+             found.samples == 1 ? "1 sample is" : fmt::format("{} samples are", found.samples), time);
+}
+
 }  // namespace
 
 int inspect(const Arguments& arguments) {
@@ -113,25 +131,39 @@ int inspect(const Arguments& arguments) {
 
 int verify(const Arguments& arguments) {
   std::vector<std::string> paths;
-  std::int64_t label_offset = 0;
-  CLI::App app("Reads every sample of containers, and names what is damaged. Exit code 65 when something is.",
-               "reigen data verify");
+  SourceOptions source;
+  ct::VerifyOptions how;
+  bool hashes_only = false;
+  CLI::App app(
+      "Reads every sample of containers, decodes every picture, and names what is damaged. Exit code 65 when "
+      "something\n"
+      "is.",
+      "reigen data verify");
   app.add_option("PATH", paths, "containers of any kind")->required();
-  app.add_option("--label-offset", label_offset, "is subtracted from every stored label");
+  how.workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  app.add_option("--workers", how.workers, "threads that read and decode (default: one for each core)");
+  app.add_flag(
+      "--hashes", hashes_only,
+      "compares checksums and hashes alone, and decodes no picture: enough for a container that was written by\n"
+      "pack from pictures that were verified");
+  source.add_to(app);
   if (!parse(app, arguments)) return 0;
+  if (!hashes_only) {
+    how.check_picture = [](std::span<const std::byte> picture, const std::string& where) {
+      image::decode(picture, where);
+    };
+  }
+  const ct::OpenOptions opening = source.open_options();
   auto code = ExitCode::kOk;
   for (const std::string& path : paths) {
-    const ct::Verified found = ct::verify(path, {.label_offset = label_offset});
+    Progress progress;
+    how.progress = [&](std::int64_t done, std::int64_t all) { progress.show(done, all); };
+    const auto begin = std::chrono::steady_clock::now();
+    const ct::Verified found = ct::verify(path, opening, how);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     for (const ct::Fault& fault : found.faults) fmt::print("{}\n", fault.text);
-    if (found.faults.empty()) {
-      fmt::print("{}: whole, {} samples, {}{}\n", path, found.samples, size_text(found.bytes),
-                 found.has_hashes ? "" : " (it has no hashes of samples; what can be checked was)");
-    } else {
-      fmt::print("{}: damaged, {}, {} can be read\n", path,
-                 base::counted(static_cast<std::int64_t>(found.faults.size()), "fault"),
-                 base::counted(found.samples, "sample"));
-      code = ExitCode::kBadData;
-    }
+    print_verified(path, found, seconds.count(), hashes_only);
+    if (!found.faults.empty()) code = ExitCode::kBadData;
   }
   return static_cast<int>(code);
 }

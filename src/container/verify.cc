@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
-#include <set>
+#include <map>
+#include <mutex>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "container/lmdb/pages.h"
 #include "container/mapped_file.h"
@@ -27,26 +31,100 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostIndexText = std::uint64_t{1} << 34;
 
-void read_all(const Reader& reader, Verified& result) {
-  const auto hashes = reader.hashes();
-  result.has_hashes = !hashes.empty();
-  for (std::int64_t i = 0; i < reader.size(); ++i) {
+// Reads and checks all samples by several threads, which take one sample after the other.
+class SampleChecks {
+ public:
+  SampleChecks(const Reader& reader, const VerifyOptions& how) : reader_(reader), how_(how) {}
+
+  void check_all(Verified& result) {
+    result.has_hashes = !reader_.hashes().empty();
+    std::vector<std::thread> threads;
     try {
-      const Record record = reader.read(i);
-      ++result.samples;
-      result.bytes += record.bytes();
-      const std::uint64_t hash = hash_of(record);
-      const auto index = static_cast<std::size_t>(i);
-      if (!result.has_hashes || hash == hashes[index]) continue;
-      result.faults.push_back({i, fmt::format("{}: the hash {} of its bytes, not {} as stored", place_of(reader, i),
-                                              format::hash_text(hash), format::hash_text(hashes[index]))});
-    } catch (const DataError& error) {
-      result.faults.push_back({i, error.what()});
-    } catch (const IoError& error) {
-      result.faults.push_back({i, error.what()});
+      for (int i = 1; i < how_.workers; ++i) threads.emplace_back([this] { work(); });
+    } catch (...) {  // no more threads: those that run see the error, and end
+      fail();
+    }
+    work();
+    for (std::thread& thread : threads) thread.join();
+    if (error_) std::rethrow_exception(error_);
+    result.samples = whole_;
+    result.bytes = bytes_;
+    for (auto& [index, text] : faults_) result.faults.push_back({index, std::move(text)});
+  }
+
+ private:
+  void work() {
+    try {
+      while (take_one()) {
+      }
+    } catch (...) {
+      fail();
     }
   }
-}
+
+  void fail() {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
+
+  // False when there is no sample left, or another thread has failed.
+  bool take_one() {
+    std::unique_lock lock(mutex_);
+    if (error_ || next_ == reader_.size()) return false;
+    const std::int64_t index = next_++;
+    // A container that can be read only in order is read under the lock, which hands out the samples in order.
+    const bool in_order = reader_.is_sequential();
+    if (!in_order) lock.unlock();
+    std::uint64_t bytes = 0;
+    std::string fault;
+    try {
+      const Record record = reader_.read(index);
+      if (in_order) lock.unlock();
+      bytes = record.bytes();
+      fault = fault_of(record, index);
+    } catch (const DataError& error) {
+      fault = error.what();
+    } catch (const IoError& error) {
+      fault = error.what();
+    }
+    if (!lock.owns_lock()) lock.lock();
+    if (fault.empty()) {
+      ++whole_;
+      bytes_ += bytes;
+    } else {
+      faults_.emplace(index, std::move(fault));
+    }
+    if (how_.progress) how_.progress(++done_, reader_.size());
+    return true;
+  }
+
+  // Empty if there is none. Damaged pictures throw.
+  std::string fault_of(const Record& record, std::int64_t index) const {
+    if (const auto hashes = reader_.hashes(); !hashes.empty()) {
+      const std::uint64_t hash = hash_of(record);
+      const std::uint64_t stored = hashes[static_cast<std::size_t>(index)];
+      if (hash != stored) {
+        return fmt::format("{}: the hash {} of its bytes, not {} as stored", place_of(reader_, index),
+                           format::hash_text(hash), format::hash_text(stored));
+      }
+    }
+    for (std::size_t i = 0; i < record.values().size() && how_.check_picture; ++i) {
+      if (reader_.fields()[i].kind == FieldKind::kPicture)
+        how_.check_picture(record.at(i).bytes, place_of(reader_, index));
+    }
+    return {};
+  }
+
+  const Reader& reader_;
+  const VerifyOptions& how_;
+  std::mutex mutex_;
+  std::int64_t next_ = 0;
+  std::int64_t done_ = 0;
+  std::int64_t whole_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::map<std::int64_t, std::string> faults_;
+  std::exception_ptr error_;
+};
 
 // The shards of a path; no files if it has another form.
 ShardSet shards_at(const fs::path& path) {
@@ -131,7 +209,14 @@ void check_tree(const fs::path& path, Verified& result) {
 
 }  // namespace
 
-Verified verify(const fs::path& path, const OpenOptions& options) {
+Verified verify(const fs::path& path, const OpenOptions& options, const VerifyOptions& how) {
+  constexpr int kMostWorkers = 1024;
+  if (how.workers < 1 || how.workers > kMostWorkers) {
+    throw InvalidArgument(Report{.what = "the number of workers is out of range",
+                                 .got = fmt::format("{}", how.workers),
+                                 .expected = fmt::format("1 to {}", kMostWorkers),
+                                 .fix = "--workers 2"});
+  }
   Verified result;
   OpenOptions opening = options;
   opening.allow_sequential = true;
@@ -149,7 +234,7 @@ Verified verify(const fs::path& path, const OpenOptions& options) {
       return result;
     }
     if (reader->kind() == ContainerKind::kLmdb) check_tree(path, result);
-    read_all(*reader, result);
+    SampleChecks(*reader, how).check_all(result);
   } catch (const DataError& error) {
     result.faults.push_back({-1, error.what()});
   }

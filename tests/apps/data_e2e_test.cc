@@ -8,6 +8,7 @@
 #include "format/temporary_folder.h"
 #include "harness/folders.h"
 #include "launch/child_program.h"
+#include "reigen/image/encode.h"
 
 namespace reigen {
 namespace {
@@ -17,12 +18,21 @@ using launch::Ran;
 using testing::AllOf;
 using testing::HasSubstr;
 
+// A JPEG file of 16 x 16 pixels.
+std::string jpeg(int number) {
+  image::Picture picture{.width = 16, .height = 16};
+  for (int i = 0; i < 3 * 16 * 16; ++i) picture.pixels.push_back(static_cast<std::uint8_t>(i * i / 7 * number));
+  const std::vector<std::byte> file = image::encode_jpeg(picture, 90);
+  return {reinterpret_cast<const char*>(file.data()), file.size()};
+}
+
 class DataCommand : public testing::Test {
  protected:
   DataCommand() {
+    int number = 0;
     for (const char* name : {"photos/ant/1.jpg", "photos/ant/2.jpg", "photos/bee/3.jpg"}) {
       fs::create_directories((root_ / name).parent_path());
-      folder_.write(name, std::string("\xff\xd8\xff") + name);
+      folder_.write(name, jpeg(++number));
     }
   }
   Ran reigen(std::vector<std::string> words) const {
@@ -46,11 +56,11 @@ TEST_F(DataCommand, PacksAndShowsAndVerifies) {
                                HasSubstr("labels 0 to 1")));
   const Ran one = reigen({"inspect", target, "--sample", "2", "--out", root_ / "out"});
   EXPECT_EQ(one.code, 0) << one.err;
-  EXPECT_EQ(tests::content_of(root_ / "out/input.jpg"), "\xff\xd8\xffphotos/bee/3.jpg");
+  EXPECT_EQ(tests::content_of(root_ / "out/input.jpg"), jpeg(3));
   EXPECT_EQ(tests::content_of(root_ / "out/target.cls"), "1\n");
   EXPECT_THAT(reigen({"verify", target}).out, HasSubstr("whole, 3 samples"));
   std::string tar = tests::content_of(target / "a-000000.tar");
-  tar[tar.find("bee/3") + 1] = 'E';
+  tar[tar.find(jpeg(3)) + jpeg(3).size() / 2] ^= 4;
   folder_.write("a.tar/a-000000.tar", tar);
   const Ran damaged = reigen({"verify", target});
   EXPECT_EQ(damaged.code, 65);
@@ -92,6 +102,42 @@ TEST_F(DataCommand, WrongUseHasItsExitCode) {
   EXPECT_EQ(reigen({"index", root_ / "photos"}).code, 78);
   EXPECT_FALSE(fs::exists(root_ / "a.tar"));
   EXPECT_FALSE(fs::exists(root_ / "a.tar.tmp"));
+}
+
+// Damage of a picture in a container without hashes is seen by decoding it.
+TEST_F(DataCommand, VerifyDecodesPictures) {
+  const Ran whole = reigen({"verify", root_ / "photos"});
+  EXPECT_EQ(whole.code, 0) << whole.out << whole.err;
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("whole, 3 samples"), HasSubstr(" s ")));
+  const std::string cut = jpeg(2).substr(0, jpeg(2).size() / 2);
+  folder_.write("photos/ant/2.jpg", cut);
+  const Ran damaged = reigen({"verify", root_ / "photos", "--workers", "3"});
+  EXPECT_EQ(damaged.code, 65);
+  EXPECT_THAT(damaged.out, AllOf(HasSubstr("sample 1 (ant/2.jpg)"), HasSubstr("1 fault, 2 samples are whole")));
+  ASSERT_EQ(reigen({"pack", root_ / "photos", root_ / "a.tar"}).code, 0);
+  EXPECT_THAT(reigen({"verify", root_ / "a.tar"}).out, HasSubstr("sample 1 (a-000000.tar, offset"));
+  const Ran bytes = reigen({"verify", root_ / "a.tar", "--hashes"});
+  EXPECT_EQ(bytes.code, 0);
+  EXPECT_THAT(bytes.out, HasSubstr("no picture was decoded"));
+}
+
+// inspect and bench take the same options, which are declared once.
+TEST_F(DataCommand, VerifyOpensWhatPackOpens) {
+  fs::create_directories(root_ / "flat");
+  folder_.write("flat/1.jpg", jpeg(1));
+  folder_.write("flat/2.jpg", jpeg(2));
+  const fs::path labels = folder_.write("labels.txt", "2.jpg 7\n1.jpg 12\n");
+  const Ran without = reigen({"verify", root_ / "flat"});
+  EXPECT_EQ(without.code, 78) << without.out;
+  EXPECT_THAT(without.err, HasSubstr("--labels"));
+  for (const char* part : {"verify", "inspect"}) {
+    const Ran with = reigen({part, root_ / "flat", "--labels", labels, "--label-offset", "1"});
+    EXPECT_EQ(with.code, 0) << with.out << with.err;
+    EXPECT_THAT(with.out, HasSubstr("2 samples"));
+  }
+  const Ran unknown = reigen({"verify", root_ / "photos", "--fields", "input=image"});
+  EXPECT_EQ(unknown.code, 78);
+  EXPECT_THAT(unknown.err, HasSubstr("no field 'image'"));
 }
 
 }  // namespace

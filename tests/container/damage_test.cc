@@ -1,10 +1,13 @@
 // Damage to any byte of a container is found, names the sample, and never ends the process. scripts/check/containers
 // does the same to the installed program, a thousand times for each kind.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <random>
+#include <stdexcept>
 
 #include "container/libraries.h"
 #include "container/samples.h"
@@ -107,6 +110,43 @@ TEST_P(Damage, ADamagedPictureIsNamedAndTheOthersAreRead) {
 
 INSTANTIATE_TEST_SUITE_P(Containers, Damage, testing::Values("a.lmdb", "a.h5", "a.tfrecord", "a.tar"),
                          [](const auto& test) { return test.param.substr(2); });
+
+// What decodes pictures is given to verify(), because this floor decodes none.
+TEST(Verify, ShowsEveryPictureAndTellsFaultsInOrder) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a.tar";
+  write_samples(path, {.kind = ContainerKind::kTar}, 40);
+  for (const int workers : {1, 4}) {
+    std::atomic<int> seen = 0;
+    std::int64_t done = 0;
+    const Verified found = verify(path, {},
+                                  {.workers = workers,
+                                   .check_picture =
+                                       [&](std::span<const std::byte> picture, const std::string& where) {
+                                         ++seen;
+                                         if (picture.size() % 5 == 0) throw DataError("no picture: " + where);
+                                       },
+                                   .progress = [&](std::int64_t now, std::int64_t all) { done = 100 * all + now; }});
+    std::vector<std::int64_t> expected;
+    for (int i = 0; i < 40; ++i) {
+      if (picture_text(i).size() % 5 == 0) expected.push_back(i);
+    }
+    ASSERT_FALSE(expected.empty());
+    std::vector<std::int64_t> samples;
+    for (const Fault& fault : found.faults) {
+      samples.push_back(fault.sample);
+      EXPECT_THAT(fault.text, HasSubstr(fmt::format("sample {} (", fault.sample)));
+    }
+    EXPECT_EQ(samples, expected);
+    EXPECT_EQ(seen, 40);
+    EXPECT_EQ(done, 4040);
+    EXPECT_EQ(found.samples, 40 - static_cast<std::int64_t>(expected.size()));
+  }
+  const VerifyOptions ends{.workers = 3,
+                           .progress = [](std::int64_t, std::int64_t) { throw std::runtime_error("end"); }};
+  EXPECT_THROW(verify(path, {}, ends), std::runtime_error);
+  EXPECT_THROW(verify(path, {}, {.workers = 0}), InvalidArgument);
+}
 
 // An index is only a shortcut: one of another file is not used, and verify says so.
 TEST(Index, OneOfAnotherFileIsNotUsed) {

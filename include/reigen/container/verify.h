@@ -2,10 +2,12 @@
 // Thread rule: pure functions of the file system.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,17 +21,27 @@ struct Fault {
 };
 
 struct Verified {
-  std::int64_t samples = 0;  // that were read
-  std::uint64_t bytes = 0;   // of all values
+  std::int64_t samples = 0;  // in which no fault was found
+  std::uint64_t bytes = 0;   // of all their values
   bool has_hashes = false;   // the container stores a hash of every sample
   std::vector<Fault> faults = {};
 };
 
+struct VerifyOptions {
+  int workers = 1;  // threads that read and check samples
+  // Is called with the bytes of every picture and the place of its sample, by several threads at once. Throws DataError
+  // for a picture that cannot be decoded. This floor decodes none itself; without the function, pictures are bytes.
+  std::function<void(std::span<const std::byte> picture, const std::string& where)> check_picture = {};
+  // Is called after every sample, by one thread at a time. If it throws, verify() ends with this exception.
+  std::function<void(std::int64_t done, std::int64_t all)> progress = {};
+};
+
 // Reads every byte of every sample. Compares the checksums of the format, the stored hashes, the stored index with a
 // scan, and the number of samples. Goes on after a fault as far as the format allows; where a damaged length hides the
-// rest of a shard, the fault says so. Throws IoError for a missing file or shard, BackendError and InvalidArgument as
-// open() does. Damage that keeps the container from being opened is a fault of the container.
-Verified verify(const std::filesystem::path& path, const OpenOptions& options = {});
+// rest of a shard, the fault says so. Faults of samples are in the order of the samples, one for each. Throws IoError
+// for a missing file or shard, BackendError and InvalidArgument as open() does. Damage that keeps the container from
+// being opened is a fault of the container. Memory: a sample for each worker.
+Verified verify(const std::filesystem::path& path, const OpenOptions& options = {}, const VerifyOptions& how = {});
 
 struct FieldSizes {
   std::uint64_t least = 0;
