@@ -83,6 +83,10 @@ std::vector<Chosen> choose(const std::vector<Candidate>& candidates, const OpenO
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       chosen.push_back({named(candidates[i], candidates[i].field.name), i});
     }
+    const auto is_aside = [](const Chosen& one) {
+      return one.field.kind == FieldKind::kBytes && one.field.name != "input" && one.field.name != "target";
+    };
+    if (options.without_bytes && !std::all_of(chosen.begin(), chosen.end(), is_aside)) std::erase_if(chosen, is_aside);
   }
   std::map<std::string, std::size_t> seen;
   for (const Chosen& one : chosen) {

@@ -27,9 +27,9 @@ struct Chosen {
 // "target" for cls, label, labels, image/class/label, ...; otherwise the name itself.
 std::string usual_name(std::string_view stored);
 
-// Chooses the fields that OpenOptions::fields asks for; without such a request, all candidates. `input` and `target`
-// come first. A field that is named `target` is a label if its candidate may be one. Throws InvalidArgument for a name
-// that is not there, and if two candidates have one name.
+// Chooses the fields that OpenOptions::fields asks for; without such a request, all candidates, or those that
+// OpenOptions::without_bytes leaves. `input` and `target` come first. A field that is named `target` is a label if its
+// candidate may be one. Throws InvalidArgument for a name that is not there, and if two candidates have one name.
 std::vector<Chosen> choose(const std::vector<Candidate>& candidates, const OpenOptions& options,
                            const std::string& container);
 

@@ -192,6 +192,30 @@ TEST(Open, TarsAreDividedAsWebDatasetDoes) {
   EXPECT_EQ(texts_of(reader->read(2))[1], "z");
 }
 
+// Texts beside the pictures have no place in a batch. What packs and inspects takes them all the same.
+TEST(Open, WithoutBytesLeavesPicturesLabelsAndTensors) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.write("a.tar", tar_of({{"a.jpg", kPicture},
+                                                      {"a.cls", "3"},
+                                                      {"a.seg.png", "\x89PNG"},
+                                                      {"a.json", "{}"},
+                                                      {"a.mask.npy", npy_head(format::TensorType::kU8, {1}) + "x"},
+                                                      {"a.txt", "17"}}));
+  const auto names_of = [](const Reader& reader) {
+    std::vector<std::string> names;
+    for (const Field& field : reader.fields()) names.push_back(field.name);
+    return names;
+  };
+  const auto training = open(path, {.without_bytes = true});
+  EXPECT_THAT(names_of(*training), ::testing::ElementsAre("input", "target", "seg.png", "mask"));
+  EXPECT_EQ(training->stored_names().size(), 6U);
+  EXPECT_EQ(open(path)->fields().size(), 6U);
+  EXPECT_THAT(names_of(*open(path, {.fields = {{"text", "txt"}}, .without_bytes = true})),
+              ::testing::ElementsAre("text"));
+  const fs::path sound = folder.write("b.tar", tar_of({{"a.wav", "sound"}, {"a.json", "{}"}}));
+  EXPECT_EQ(open(sound, {.without_bytes = true})->fields().size(), 2U);  // nothing would be left
+}
+
 TEST(Open, ACompressedTarIsASourceOfPackOnly) {
   const TemporaryFolder folder;
   const std::string tar = tar_of({{"a.jpg", kPicture}, {"a.cls", "3"}, {"b.jpg", kPicture + "b"}, {"b.cls", "4"}});

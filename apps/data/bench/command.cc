@@ -172,7 +172,9 @@ int bench(const Arguments& arguments) {
   source.add_to(app);
   if (!parse(app, arguments)) return 0;
   options.preparation.fast_decode = decode == "fast";
-  const auto reader = container::open(path, source.open_options());
+  container::OpenOptions opening = source.open_options();
+  opening.without_bytes = true;  // as data::open() reads it
+  const auto reader = container::open(path, opening);
   if (serves) {
     if (workers.size() != 1) {
       throw InvalidArgument(Report{.what = "--on-demand measures one number of workers",

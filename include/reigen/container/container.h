@@ -113,6 +113,9 @@ struct OpenOptions {
   // Name of the field -> name in the file: {{"input", "/x/img"}, {"target", "/x/label"}}. Empty: the usual names, or
   // all fields that the container has. Then there are exactly these fields, `input` and `target` first.
   std::map<std::string, std::string> fields = {};
+  // Without `fields`: leaves fields of kBytes out, but for `input` and `target`, and unless there are no others. Their
+  // lengths differ, so a batch for training has no place for them.
+  bool without_bytes = false;
   // Is subtracted from every stored label. ImageNet's TFRecords count from 1.
   std::int64_t label_offset = 0;
   // Of a flat folder of pictures: a file with lines `name label`.

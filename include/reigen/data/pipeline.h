@@ -90,9 +90,10 @@ class Pipeline {
   // + (1 - w) · partner's input. cutmix: a box of the partner's picture, which takes 1 - w of the area, replaces that
   // of the own picture. Batches get two more tensors, "mixed_target" (the partner's target) and "mixed_weight" (w,
   // fp32): the loss is w · loss(target) + (1 - w) · loss(mixed_target), for each sample (train/mixed_loss.h). A sample
-  // without a partner, or with a damaged one that is left out, has w = 1. `input` must be fp32 planes or channels last,
-  // [C, H, W] or [H, W, C] as the output says; with collate() it is refused. Cost: a pass over the batch's memory, and
-  // where a rank's part of the batch begins or ends between partners, one sample more.
+  // without a partner, or with a damaged one that is left out, has w = 1. `input` must be fp32: a picture in the layout
+  // of the output, or a tensor [channels, height, width]; a batch of tensors is [samples, channels, height, width].
+  // With collate() it is refused. Cost: a pass over the batch's memory, and where a rank's part of the batch begins or
+  // ends between partners, one sample more.
   Pipeline mix_pairs(const Mixing& mixing) const;
 
   // ---- choosing samples
@@ -155,7 +156,9 @@ struct MixPart {
 Pipeline mix(const std::vector<MixPart>& parts, std::int64_t size);
 
 struct OpenOptions {
-  // Name of the value -> name in the container: {{"input", "/x/img"}, {"target", "/x/label"}}. Empty: the usual names.
+  // Name of the value -> name in the container: {{"input", "/x/img"}, {"target", "/x/label"}}. Empty: the usual names,
+  // and every other picture, label and tensor. Bytes, as texts and JSON, have to be named, because their lengths
+  // differ.
   std::map<std::string, std::string> fields = {};
   std::int64_t label_offset = 0;           // is subtracted from every label
   std::filesystem::path labels_file = {};  // of a flat folder of pictures: lines `name label`

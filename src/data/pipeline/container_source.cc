@@ -106,6 +106,7 @@ class OfContainer : public SampleSource {
 
 Pipeline open(const std::filesystem::path& path, const OpenOptions& options) {
   auto reader = container::open(path, {.fields = options.fields,
+                                       .without_bytes = true,
                                        .label_offset = options.label_offset,
                                        .labels_file = options.labels_file,
                                        .split = options.split});
