@@ -13,14 +13,14 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
 #include <stdexcept>
 #include <tuple>
 
-#include "data/loading/global_batch.h"
-#include "data/pipeline/mixed.h"
+#include "container/sample.h"
 #include "format/temporary_folder.h"
 #include "reigen/base/error.h"
 #include "reigen/container/container.h"
@@ -118,13 +118,17 @@ TEST(Pipeline, ASampleHasTheSameBytesForAnyWorkersPrefetchRanksAndContainer) {
   const Hashes expected = hashes_of(augmented(pictures.path()), 1, 0, 1);
   ASSERT_EQ(expected.size(), 2U * kPictures);
   EXPECT_NE((expected.at({0, 5})), (expected.at({1, 5})));  // another epoch draws other numbers
+  const std::map<std::string, const char*> packages = {{"LMDB", "liblmdb-dev"}, {"HDF5", "libhdf5-dev"}};
+  std::string missing;
   for (const std::string name : {"", "p.lmdb", "p.h5", "p.tfrecord", "p.tar"}) {
+    const std::string library = name == "p.lmdb" ? "LMDB" : name == "p.h5" ? "HDF5" : "";
     const auto libraries = container::libraries();
-    const bool is_missing = std::any_of(libraries.begin(), libraries.end(), [&](const auto& one) {
-      return one.version.empty() &&
-             ((name == "p.lmdb" && one.name == "LMDB") || (name == "p.h5" && one.name == "HDF5"));
-    });
-    if (is_missing) continue;
+    const bool is_missing = std::any_of(libraries.begin(), libraries.end(),
+                                        [&](const auto& one) { return one.version.empty() && one.name == library; });
+    if (is_missing) {
+      missing += fmt::format(" {} ({})", library, packages.at(library));
+      continue;
+    }
     const DatasetPtr data = augmented(name.empty() ? pictures.path() : pictures.packed(name));
     for (const int workers : {0, 1, 2, 7}) {
       for (const int prefetch : {1, 4}) {
@@ -134,6 +138,7 @@ TEST(Pipeline, ASampleHasTheSameBytesForAnyWorkersPrefetchRanksAndContainer) {
     for (const int ranks : {2, 3, 5}) EXPECT_EQ(hashes_of(data, ranks, 2, 2), expected) << name << " " << ranks;
     EXPECT_EQ(hashes_of(data, 2, 1, 2, Shuffle::kBlocks), expected);  // the order is no part of a sample
   }
+  if (!missing.empty()) GTEST_SKIP() << "THIS BUILD LACKS" << missing << "; the other containers were compared";
 }
 
 TEST(Pipeline, ResumesInTheMiddleOfAnEpochOnOtherRanks) {
@@ -324,6 +329,80 @@ TEST(Pipeline, NamesTheSampleAndTheStepThatThrew) {
   }
 }
 
+// The type and the exit code of an error decide what a caller does, so they stay.
+TEST(Pipeline, AnErrorOfAStepKeepsItsTypeAndGetsItsPlace) {
+  const auto text_of = [](const Pipeline& pipeline, auto expected, ExitCode code) -> std::string {
+    try {
+      pipeline.sample(5);
+    } catch (const decltype(expected)& error) {
+      EXPECT_EQ(error.exit_code(), code);
+      return error.what();
+    }
+    ADD_FAILURE() << "no error of this type";
+    return {};
+  };
+  const Pipeline two = Pipeline(numbers(0, 12)).map([](Sample&, Random&) {});
+  const std::string damaged =
+      text_of(two.map([](Sample&, Random&) { throw DataError("no such colour"); }), DataError(""), ExitCode::kBadData);
+  EXPECT_EQ(damaged, "map() number 2 of the pipeline threw for from 0, sample 5: no such colour");
+  const std::string gone =
+      text_of(two.map([](Sample&, Random&) { throw IoError("no table", ExitCode::kInputMissing); }), IoError(""),
+              ExitCode::kInputMissing);
+  EXPECT_THAT(gone, AllOf(HasSubstr("map() number 2"), HasSubstr("sample 5"), HasSubstr("no table")));
+  // A sample that is named already is not named again.
+  const std::string named =
+      text_of(two.map([](Sample& sample, Random&) { sample.tensor("mask"); }).map([](Sample&, Random&) {}),
+              InvalidArgument(""), ExitCode::kConfiguration);
+  EXPECT_THAT(named, ::testing::StartsWith("map() number 2 of the pipeline: from 0, sample 5 has no tensor 'mask'"));
+}
+
+TEST(Pipeline, AnErrorOfCollateNamesTheSamplesOfTheBatch) {
+  const auto collated = [](const std::function<void()>& fails) {
+    return Pipeline(numbers(0, 30)).collate([fails](std::span<const Samples> samples) {
+      fails();
+      return samples[0];
+    });
+  };
+  for (const int workers : {0, 2}) {
+    const auto first_batch = [workers](const DatasetPtr& data, std::int64_t size) {
+      const Loader loader(data, {.batch_size = size, .workers = workers});
+      static_cast<void>(loader.epoch(0, 3).next());
+    };
+    EXPECT_THAT([&] { first_batch(collated([] { throw std::runtime_error("ragged"); }), 3); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("collate() of the pipeline"),
+                                           HasSubstr("samples 3, 4, 5 of 'from 0'"), HasSubstr("ragged"))));
+    EXPECT_THAT(
+        [&] { first_batch(collated([] { throw InvalidArgument("ragged"); }), 12); },
+        ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("samples 3, 4, 5, 6, 7, 8, 9, 10, ... of 'from 0': ragged"))));
+  }
+}
+
+// A text beside each picture, as in many sets of others, has no place in a batch.
+TEST(Pipeline, BytesOfDifferentLengthsAreTakenOnlyByName) {
+  const tests::TemporaryFolder folder;
+  const fs::path path = folder.path() / "a.tar";
+  const std::vector<container::Field> fields = {{.name = "input", .kind = container::FieldKind::kPicture},
+                                                {.name = "target", .kind = container::FieldKind::kLabel},
+                                                {.name = "json", .kind = container::FieldKind::kBytes}};
+  const auto writer = container::make_writer(path, {.kind = container::ContainerKind::kTar, .fields = fields});
+  for (int i = 0; i < 4; ++i) {
+    container::RecordParts parts(3);
+    parts.own(image::encode_jpeg(picture(i), 90));
+    parts.label(i);
+    parts.own(std::vector<std::byte>(static_cast<std::size_t>(i), std::byte{'x'}));
+    writer->add(parts.build());
+  }
+  writer->finish();
+  const std::vector<std::int64_t> all = {0, 1, 2, 3};
+  const Samples batch = open(path).map(image::resize(8, 8)).dataset()->gather_in({}, all);
+  EXPECT_EQ(batch.input.sizes(), (std::vector<std::int64_t>{4, 3, 8, 8}));
+  EXPECT_TRUE(batch.more.empty());
+  const Pipeline named = open(path, {.fields = {{"input", "jpg"}, {"target", "cls"}, {"json", "json"}}});
+  EXPECT_EQ(named.sample(3).tensor("json").numel(), 3);
+  EXPECT_THAT([&] { named.map(image::resize(8, 8)).dataset()->gather_in({}, all); },
+              ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("json Byte [1]"), HasSubstr(".fields"))));
+}
+
 TEST(Pipeline, ATensorOfABatchIsUsedAgainOnlyWhenNobodyHasIt) {
   const DatasetPtr data = Pipeline(numbers(0, 40)).map([](Sample&, Random&) {});
   const Loader loader(data, {.batch_size = 4, .workers = 2, .prefetch = 2});
@@ -339,130 +418,6 @@ TEST(Pipeline, ATensorOfABatchIsUsedAgainOnlyWhenNobodyHasIt) {
     EXPECT_EQ(kept[i][0].item<std::int64_t>(), static_cast<std::int64_t>(4 * i + 1));
   }
   EXPECT_LE(places.size(), 3U + 5U);  // three that are kept, and those that are made, handed out and waited for
-}
-
-// Samples of 3 x 4 x 5 values; value = 100 times the index, target = the index.
-Pipeline flat_pictures(std::int64_t size) {
-  return Pipeline(numbers(0, size)).map([](Sample& sample, Random&) {
-    const auto index = sample.tensor("input").item<std::int64_t>();
-    sample.set("input", at::full({3, 4, 5}, 100.0 * static_cast<double>(index), at::kFloat));
-  });
-}
-
-// For each sample of two epochs: its mixed values, partner and weight.
-using MixedSamples =
-    std::map<std::pair<std::int64_t, std::int64_t>, std::tuple<std::vector<float>, std::int64_t, float>>;
-MixedSamples mixed_of(const DatasetPtr& data, int ranks, int workers, std::int64_t max_bad = 0) {
-  MixedSamples all;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Loader loader(data, {.global_batch = 7, .shuffle = true, .seed = 5, .max_bad = max_bad, .workers = workers},
-                        Member(rank, ranks));
-    for (const std::int64_t epoch : {0, 1}) {
-      for (auto& batch : loader.epoch(epoch)) {
-        for (std::int64_t row = 0; row < batch.count; ++row) {
-          const at::Tensor one = batch.input[row].contiguous();
-          const auto* values = one.const_data_ptr<float>();
-          all[{epoch, batch.indices[static_cast<std::size_t>(row)]}] = {
-              {values, values + one.numel()},
-              batch.at("mixed_target")[row].item<std::int64_t>(),
-              batch.at("mixed_weight")[row].item<float>()};
-        }
-      }
-    }
-  }
-  return all;
-}
-
-TEST(Pipeline, MixesPairsOfAGlobalBatchForAnyRanks) {
-  for (const Mixing mixing : {Mixing{.mixup = 0.4}, Mixing{.cutmix = 1}, Mixing{.mixup = 0.4, .cutmix = 1}}) {
-    const DatasetPtr data = flat_pictures(26).mix_pairs(mixing);
-    const MixedSamples expected = mixed_of(data, 1, 0);
-    ASSERT_EQ(expected.size(), 52U);
-    std::set<float> weights;
-    int alone = 0;
-    for (const auto& [sample, mixed] : expected) {
-      const auto& [values, partner, weight] = mixed;
-      weights.insert(weight);
-      const auto own = static_cast<float>(100 * sample.second);
-      const auto other = static_cast<float>(100 * partner);
-      alone += partner == sample.second ? 1 : 0;
-      EXPECT_EQ(std::get<1>(expected.at({sample.first, partner})), sample.second);
-      // The mean is that of both, in the share that the weight says; cutmix has only values of one of the two.
-      const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-      EXPECT_NEAR(mean, weight * own + (1 - weight) * other, 1e-3);
-      for (const float value : values) {
-        EXPECT_TRUE(mixing.mixup > 0 || value == own || value == other);
-        EXPECT_TRUE(mixing.cutmix > 0 || value == values[0]);
-      }
-    }
-    EXPECT_GT(weights.size(), 8U);
-    EXPECT_EQ(alone, 2 * 4);  // the last sample of each batch, of 7, 7, 7 and 5
-    for (const int ranks : {2, 3, 5}) EXPECT_EQ(mixed_of(data, ranks, 2), expected) << ranks;
-    // What `train.verify` computes on one rank.
-    const Loader loader(data, {.global_batch = 7, .shuffle = true, .seed = 5}, Member(0, 1));
-    for (auto& batch : loader.epoch(1)) {
-      const Samples all =
-          global_batch(*data, {.seed = 5, .epoch = 1}, batch.indices, batch.position - batch.global_count);
-      EXPECT_TRUE(all.input.equal(batch.input) && all.at("mixed_weight").equal(batch.at("mixed_weight")));
-    }
-  }
-}
-
-TEST(Pipeline, ASampleWhosePartnerIsDamagedStaysAsItIs) {
-  const DatasetPtr data = flat_pictures(14)
-                              .map([](Sample& sample, Random&) {
-                                if (sample.index() == 6) throw DataError("damaged");
-                              })
-                              .mix_pairs({.mixup = 1});
-  const MixedSamples one = mixed_of(data, 1, 1, 1);
-  EXPECT_EQ(mixed_of(data, 3, 1, 1), one);
-  EXPECT_EQ(one.size(), 26U);
-  EXPECT_FALSE(one.contains({0, 6}));
-}
-
-TEST(Pipeline, ABatchOfDamagedSamplesHasTheTensorsOfMixedOnes) {
-  const DatasetPtr data = flat_pictures(6)
-                              .map([](Sample& sample, Random&) {
-                                if (sample.index() == 2) throw DataError("damaged");
-                              })
-                              .mix_pairs({.cutmix = 1});
-  const Loader loader(data, {.batch_size = 1, .max_bad = 1, .workers = 1}, Member(0, 2));
-  std::vector<std::int64_t> counts;
-  for (auto& batch : loader.epoch(0)) {
-    counts.push_back(batch.count);
-    EXPECT_EQ(batch.at("mixed_weight").sizes(), std::vector<std::int64_t>{1});
-    EXPECT_EQ(batch.at("mixed_target").sizes(), std::vector<std::int64_t>{1});
-  }
-  EXPECT_THAT(counts, ElementsAre(1, 0, 1));
-}
-
-TEST(Pipeline, APartnerOfAnotherSizeIsRefusedOnAnyRanks) {
-  const DatasetPtr data = Pipeline(numbers(0, 6))
-                              .map([](Sample& sample, Random&) {
-                                sample.set("input", at::full({3, 4, sample.index() < 3 ? 5 : 6}, 1.0, at::kFloat));
-                              })
-                              .mix_pairs({.mixup = 1});
-  for (const int ranks : {1, 2}) {
-    const Loader loader(data, {.global_batch = 6, .workers = 1}, Member(0, ranks));
-    EXPECT_THROW(static_cast<void>(loader.epoch(0).next()), InvalidArgument) << ranks;
-  }
-}
-
-TEST(Pipeline, TheWeightsOfMixedPairsHaveTheirDistribution) {
-  // Beta(a, a) has the mean 1/2 and the variance 1 / (4 (2a + 1)).
-  for (const double a : {0.2, 1.0, 3.0}) {
-    double sum = 0;
-    double squares = 0;
-    const int count = 20'000;
-    for (int pair = 0; pair < count; ++pair) {
-      const double own = pair_mix({.mixup = a}, {.seed = 3}, pair).own;
-      ASSERT_TRUE(own >= 0 && own <= 1);
-      sum += own;
-      squares += (own - 0.5) * (own - 0.5);
-    }
-    EXPECT_NEAR(sum / count, 0.5, 0.01) << a;
-    EXPECT_NEAR(squares / count, 1 / (4 * (2 * a + 1)), 0.004) << a;
-  }
 }
 
 TEST(Pipeline, AnUnknownValueIsNamedWithThoseThatAreThere) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 #include <utility>
+#include <variant>
 
 #include "base/check.h"
 #include "data/loading/global_batch.h"
@@ -121,6 +122,9 @@ class Rows : public BatchMaker {
     }
   }
 
+  // A tensor says nothing about its layout, so it is planes by definition. Is asked after a sample was made.
+  image::Layout layout_of_input() const { return input_is_picture_ ? output_.layout : image::Layout::kPlanes; }
+
   Samples finish(std::span<const std::size_t> rows) override {
     Samples samples;
     for (std::size_t value = 0; value < forms_.size(); ++value) {
@@ -149,6 +153,9 @@ class Rows : public BatchMaker {
         tensors_.push_back(memory_->tensors.take(sizes, form.type));
       }
       forms_ = forms;
+      input_is_picture_ = std::any_of(sample.values().begin(), sample.values().end(), [](const auto& one) {
+        return one.first == "input" && std::holds_alternative<image::Draft>(one.second);
+      });
       first_ = sample.where();
     } else if (forms != forms_) {
       // No DataError: which sample comes first depends on threads, and data.max_bad must not leave out sound samples.
@@ -156,7 +163,8 @@ class Rows : public BatchMaker {
           Report{.what = fmt::format("{} does not fit into a batch with {}", sample.where(), first_),
                  .got = text_of(forms),
                  .expected = text_of(forms_),
-                 .fix = "bring the samples to one shape (image::resize, center_crop), or give collate()"});
+                 .fix = "bring the samples to one shape (image::resize, center_crop), give collate(), or take only the "
+                        "values that are needed: data::open(path, {.fields = {{\"input\", ...}, ...}})"});
     }
   }
 
@@ -168,6 +176,7 @@ class Rows : public BatchMaker {
   std::mutex mutex_;  // of what the first sample sets
   std::string first_;
   std::vector<Form> forms_;
+  bool input_is_picture_ = false;
   std::vector<at::Tensor> tensors_;
 };
 
@@ -197,10 +206,24 @@ class Collated : public BatchMaker {
   Samples finish(std::span<const std::size_t> rows) override {
     std::vector<Samples> samples;
     for (const std::size_t row : rows) samples.push_back(std::move(made_[row]));
-    return options_.collate(samples);
+    try {
+      return options_.collate(samples);
+    } catch (...) {
+      throw_from_step("collate() of the pipeline", where_of(rows));
+    }
   }
 
  private:
+  // "samples 3, 7, 9, ... of 'train.lmdb'"
+  std::string where_of(std::span<const std::size_t> rows) const {
+    constexpr std::size_t kNamed = 8;
+    std::vector<std::string> shown;
+    for (const std::size_t row : rows.first(std::min(rows.size(), kNamed)))
+      shown.push_back(std::to_string(indices_[row]));
+    if (rows.size() > kNamed) shown.emplace_back("...");
+    return fmt::format("samples {} of '{}'", fmt::join(shown, ", "), from_->name());
+  }
+
   const SourcePtr from_;
   const std::shared_ptr<BatchMemory> memory_;
   const EndOptions options_;
@@ -222,8 +245,11 @@ class End : public Dataset {
     if (options_.collate) return std::make_unique<Collated>(from_, memory_, options_, std::move(rows));
     auto plain = std::make_unique<Rows>(from_, memory_, options_.output, rows);
     if (!options_.mixing || rows.partners.empty()) return plain;
-    return mixed(std::move(plain), *options_.mixing, std::move(rows),
-                 [this](const Pass& pass, std::int64_t index) { return gather_in(pass, std::span(&index, 1)); });
+    const Rows* const made = plain.get();
+    return mixed(
+        std::move(plain), *options_.mixing, std::move(rows),
+        [this](const Pass& pass, std::int64_t index) { return gather_in(pass, std::span(&index, 1)); },
+        [made] { return made->layout_of_input(); });
   }
 
   Samples gather_in(const Pass& pass, std::span<const std::int64_t> indices) const override {

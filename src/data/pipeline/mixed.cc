@@ -43,16 +43,16 @@ double beta(double both, Random& random) {
   return x + y > 0 ? x / (x + y) : 0.5;
 }
 
-// A picture of one row: planes or channels last. Of sizes [a, b, c], the channels are the smaller end.
+// A picture of one row: planes or channels last.
 struct Plane {
   std::int64_t planes, height, width, pixel;  // `pixel` values lie beside each other
 };
-Plane plane_of(const at::Tensor& input) {
+Plane plane_of(const at::Tensor& input, image::Layout layout) {
   REIGEN_CHECK(input.dim() == 4 && input.scalar_type() == c10::kFloat,
-               "mix_pairs() mixes pictures [C, H, W] or [H, W, C] of fp32, and got {} of {} dimensions",
+               "mix_pairs() mixes pictures and tensors [channels, height, width] of fp32, and got {} of {} dimensions",
                c10::toString(input.scalar_type()), input.dim() - 1);
-  const bool planes = input.size(1) <= input.size(3);
-  if (planes) return {.planes = input.size(1), .height = input.size(2), .width = input.size(3), .pixel = 1};
+  if (layout == image::Layout::kPlanes)
+    return {.planes = input.size(1), .height = input.size(2), .width = input.size(3), .pixel = 1};
   return {.planes = 1, .height = input.size(1), .width = input.size(2), .pixel = input.size(3)};
 }
 
@@ -113,11 +113,12 @@ void mix_pictures(float* own, float* partner, bool back, const PairMix& mix, con
 // Rows of which pairs are mixed when all are made. A partner that is in no row is made beside its row.
 class Mixed : public BatchMaker {
  public:
-  Mixed(std::unique_ptr<BatchMaker> maker, const Mixing& mixing, BatchRows at, One one)
+  Mixed(std::unique_ptr<BatchMaker> maker, const Mixing& mixing, BatchRows at, One one, LayoutOfInput layout)
       : maker_(std::move(maker)),
         mixing_(mixing),
         at_(std::move(at)),
         one_(std::move(one)),
+        layout_(std::move(layout)),
         outside_(at_.indices.size()) {}
 
   void make(std::size_t row) override {
@@ -133,7 +134,7 @@ class Mixed : public BatchMaker {
   Samples finish(std::span<const std::size_t> rows) override {
     Samples samples = maker_->finish(rows);
     const auto count = static_cast<std::int64_t>(rows.size());
-    const Plane plane = plane_of(samples.input);
+    const Plane plane = plane_of(samples.input, layout_());
     REIGEN_CHECK(samples.target.defined() && samples.target.scalar_type() == c10::kLong && samples.target.dim() == 1,
                  "mix_pairs() needs a target that is a class, one number for each sample");
     at::Tensor targets = at::empty({count}, c10::kLong);
@@ -182,6 +183,7 @@ class Mixed : public BatchMaker {
   const Mixing mixing_;
   const BatchRows at_;
   const One one_;
+  const LayoutOfInput layout_;
   std::vector<Samples> outside_;  // the partner of a row, if it is in no row
 };
 
@@ -204,8 +206,9 @@ PairMix pair_mix(const Mixing& mixing, const Pass& pass, std::int64_t pair) {
   return mix;
 }
 
-std::unique_ptr<BatchMaker> mixed(std::unique_ptr<BatchMaker> maker, const Mixing& mixing, BatchRows at, One one) {
-  return std::make_unique<Mixed>(std::move(maker), mixing, std::move(at), std::move(one));
+std::unique_ptr<BatchMaker> mixed(std::unique_ptr<BatchMaker> maker, const Mixing& mixing, BatchRows at, One one,
+                                  LayoutOfInput layout) {
+  return std::make_unique<Mixed>(std::move(maker), mixing, std::move(at), std::move(one), std::move(layout));
 }
 
 }  // namespace reigen::data

@@ -22,7 +22,11 @@ PairMix pair_mix(const Mixing& mixing, const Pass& pass, std::int64_t pair);
 // A sample that is not in the rows, as a batch of one.
 using One = std::function<Samples(const Pass& pass, std::int64_t index)>;
 
+// The layout of the value `input` of the rows, asked when one of them is made.
+using LayoutOfInput = std::function<image::Layout()>;
+
 // `maker` makes the rows `at`.
-std::unique_ptr<BatchMaker> mixed(std::unique_ptr<BatchMaker> maker, const Mixing& mixing, BatchRows at, One one);
+std::unique_ptr<BatchMaker> mixed(std::unique_ptr<BatchMaker> maker, const Mixing& mixing, BatchRows at, One one,
+                                  LayoutOfInput layout);
 
 }  // namespace reigen::data

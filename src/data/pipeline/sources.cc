@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/error_record.h"
 #include "data/pipeline/source.h"
 #include "reigen/base/error.h"
 
@@ -47,12 +48,8 @@ class Mapped : public SampleSource {
     Random random({.seed = pass.seed, .epoch = pass.epoch, .sample = index, .place = place_});
     try {
       step_(sample, random);
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {
-      throw Error(ExitCode::kBug, Report{.what = fmt::format("map() number {} of the pipeline threw for {}", place_ + 1,
-                                                             sample.where()),
-                                         .got = error.what()});
+    } catch (...) {
+      throw_from_step(fmt::format("map() number {} of the pipeline", place_ + 1), sample.where());
     }
     return sample;
   }
@@ -99,6 +96,19 @@ class Picked : public SampleSource {
 };
 
 }  // namespace
+
+void throw_from_step(const std::string& step, const std::string& where) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    base::ErrorRecord record = base::record_of(error);
+    const bool names_place = record.text.find(where) != std::string::npos;
+    record.text = fmt::format("{}{}: {}", step, names_place ? "" : " threw for " + where, record.text);
+    base::raise(record, error.is_common());
+  } catch (const std::exception& error) {
+    throw Error(ExitCode::kBug, Report{.what = fmt::format("{} threw for {}", step, where), .got = error.what()});
+  }
+}
 
 SourcePtr source_of(DatasetPtr data) {
   REIGEN_CHECK(data != nullptr, "a pipeline needs a dataset");
