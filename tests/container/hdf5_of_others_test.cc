@@ -11,6 +11,7 @@
 #include "container/hdf5/library.h"
 #include "container/samples.h"
 #include "format/temporary_folder.h"
+#include "reigen/base/error.h"
 #include "reigen/container/container.h"
 
 namespace reigen::container {
@@ -143,6 +144,19 @@ TEST_F(Hdf5OfOthers, CompactListsAndTextsAreRead) {
     EXPECT_THAT(numbers_of<std::int16_t>(record.at(1)), ElementsAre(plain[row]));
     EXPECT_EQ(texts_of(record)[2], texts[row]);
   }
+}
+
+// Reigen's own file, whose dataset was replaced by one of another shape with the same bytes.
+TEST_F(Hdf5OfOthers, AShapeThatTheMetaDataDoNotKnowIsDamage) {
+  const fs::path own = folder_.path() / "own.h5";
+  write_samples(own, {.kind = ContainerKind::kHdf5}, 4);
+  file_ = Hdf5Id(H5Fopen(own.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+  H5Ldelete(file_.get(), "boxes", H5P_DEFAULT);
+  const std::vector<float> numbers(4 * 6, 1.0F);
+  write(dataset("boxes", H5T_IEEE_F32LE, {4, 3, 2}, creation()), H5T_NATIVE_FLOAT, numbers.data());
+  file_ = Hdf5Id();
+  EXPECT_THAT([&] { open(own); }, ::testing::ThrowsMessage<DataError>(::testing::AllOf(
+                                      ::testing::HasSubstr("F32 [3, 2]"), ::testing::HasSubstr("F32 [2, 3]"))));
 }
 
 }  // namespace

@@ -124,8 +124,13 @@ class Hdf5Reader final : public Reader {
     for (const Chosen& chosen : choose(candidates_of(meta), options, file_.path())) {
       fields_.push_back(chosen.field);
       datasets_.emplace_back(file_, meta.stored[chosen.candidate], datasets_.size());
-      if (!datasets_.back().field())
-        fail_damaged(place, fmt::format("another type in {}", datasets_.back().path()), describe(chosen.field));
+      const auto& stored = datasets_.back().field();
+      // Types that HDF5 has not are opaque bytes there, and say nothing of the shape.
+      const bool says_form = stored && stored->kind == FieldKind::kTensor && chosen.field.kind == FieldKind::kTensor;
+      if (!stored || (says_form && (stored->type != chosen.field.type || stored->shape != chosen.field.shape)))
+        fail_damaged(place,
+                     fmt::format("{} in {}", stored ? describe(*stored) : "another type", datasets_.back().path()),
+                     describe(chosen.field));
       if (chosen.field.kind == FieldKind::kLabel && !datasets_.back().is_integer()) {
         fail_damaged(place, fmt::format("another type in {}", datasets_.back().path()), "whole numbers");
       }
