@@ -72,6 +72,12 @@ std::string usual_name(std::string_view stored) {
   return std::string(stored);
 }
 
+bool names_picture(std::string_view stored) {
+  const std::string name = lower(stored);
+  const std::string_view ending = std::string_view(name).substr(name.rfind('.') + 1);  // npos + 1 is 0
+  return name == "image/encoded" || ending == "jpg" || ending == "jpeg" || ending == "png";
+}
+
 std::vector<Chosen> choose(const std::vector<Candidate>& candidates, const OpenOptions& options,
                            const std::string& container) {
   std::vector<Chosen> chosen;

@@ -27,6 +27,10 @@ struct Chosen {
 // "target" for cls, label, labels, image/class/label, ...; otherwise the name itself.
 std::string usual_name(std::string_view stored);
 
+// Whether the name says that a picture is stored under it: an ending jpg, jpeg or png, or image/encoded. Then it is
+// one, also if the first sample's is damaged.
+bool names_picture(std::string_view stored);
+
 // Chooses the fields that OpenOptions::fields asks for; without such a request, all candidates, or those that
 // OpenOptions::without_bytes leaves. `input` and `target` come first. A field that is named `target` is a label if its
 // candidate may be one. Throws InvalidArgument for a name that is not there, and if two candidates have one name.

@@ -121,6 +121,18 @@ TEST_F(DataCommand, VerifyDecodesPictures) {
   EXPECT_THAT(bytes.out, HasSubstr("no picture was decoded"));
 }
 
+// The field of a container of others is known by its first sample, which may be the damaged one.
+TEST_F(DataCommand, VerifyNamesADamagedFirstPicture) {
+  for (const auto& [name, content] : {std::pair<std::string, std::string>{"a.jpg", "no picture"}, {"b.jpg", jpeg(1)}}) {
+    fs::create_directories(root_ / "tar");
+    folder_.write("tar/" + name, content);
+  }
+  ASSERT_EQ(launch::run({"/bin/tar", "cf", root_ / "a.tar", "-C", root_ / "tar", "a.jpg", "b.jpg"}, {}).code, 0);
+  const Ran damaged = reigen({"verify", root_ / "a.tar"});
+  EXPECT_EQ(damaged.code, 65) << damaged.out;
+  EXPECT_THAT(damaged.out, AllOf(HasSubstr("sample 0 (a.tar, offset 512)"), HasSubstr("1 sample is whole")));
+}
+
 // inspect and bench take the same options, which are declared once.
 TEST_F(DataCommand, VerifyOpensWhatPackOpens) {
   fs::create_directories(root_ / "flat");

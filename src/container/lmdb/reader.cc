@@ -189,7 +189,7 @@ class LmdbReader final : public Reader {
 
   static Candidate candidate(const std::string& stored, std::span<const std::byte> value) {
     Candidate result{.stored = stored, .field = {.name = usual_name(stored)}};
-    if (begins_as_picture(value)) result.field.kind = FieldKind::kPicture;
+    if (begins_as_picture(value) || names_picture(stored)) result.field.kind = FieldKind::kPicture;
     try {
       label_of_text(value, "");
       result.may_be_label = true;

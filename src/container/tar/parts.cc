@@ -24,7 +24,7 @@ bool is_label(std::span<const std::byte> bytes) {
 
 Candidate candidate_of(const TarPart& part) {
   Candidate one{.stored = part.ending, .field = {.name = usual_name(part.ending)}};
-  if (begins_as_picture(part.bytes)) {
+  if (begins_as_picture(part.bytes) || names_picture(part.ending)) {
     one.field.kind = FieldKind::kPicture;
   } else if (const auto npy = lower(part.ending).ends_with("npy") ? parse_npy(part.bytes) : std::nullopt;
              npy && npy->type) {

@@ -138,7 +138,8 @@ class TfRecordReader final : public Reader {
       Candidate one{.stored = std::string(feature.name), .field = {.name = usual_name(feature.name)}};
       if (feature.kind == FeatureKind::kBytes) {
         const auto values = bytes_in(feature.list);
-        if (values && values->size() == 1 && begins_as_picture(bytes_of_text(values->front())))
+        const bool is_one = values && values->size() == 1;
+        if (is_one && (begins_as_picture(bytes_of_text(values->front())) || names_picture(feature.name)))
           one.field.kind = FieldKind::kPicture;
       } else if (feature.kind != FeatureKind::kNone) {
         const bool floats = feature.kind == FeatureKind::kFloats;
