@@ -110,6 +110,11 @@ void check_open_options(const fs::path& path, const OpenOptions& options) {
 
 }  // namespace
 
+bool is_container(const fs::path& path) {
+  std::error_code ignored;
+  return !fs::is_directory(path, ignored) || is_lmdb_folder(path) || !shards_in_folder(path).files.empty();
+}
+
 std::unique_ptr<Reader> open(const fs::path& path, const OpenOptions& options) {
   check_open_options(path, options);
   std::error_code ignored;

@@ -91,6 +91,7 @@ TEST(FolderReader, AnArchiveBesideClassFoldersIsNotTakenForThem) {
     put_picture(folder, "photos/dog/2.jpg", "2");
     const auto reader = open(photos);
     EXPECT_EQ(reader->kind(), ContainerKind::kFolder) << archive;
+    EXPECT_FALSE(is_container(photos));
     EXPECT_EQ(reader->classes(), (std::vector<std::string>{"cat", "dog"}));
     const Verified found = verify(photos);
     EXPECT_TRUE(found.faults.empty()) << found.faults[0].text;
@@ -106,6 +107,8 @@ TEST(FolderReader, FoldersBesideShardsThatHoldNoPicturesAreNoClasses) {
   put_picture(folder, "shards/.cache/1.jpg", "x");
   fs::copy_file(folder.path() / "a.tar/a-000000.tar", shards / "a-000000.tar");
   EXPECT_EQ(open(shards)->kind(), ContainerKind::kTar);
+  EXPECT_TRUE(is_container(shards));
+  EXPECT_TRUE(is_container(shards / "a-000000.tar"));
   put_picture(folder, "a.tar/seen/1.jpg", "x");  // __meta__ leaves no doubt
   put_picture(folder, "a.tar/seen too/2.jpg", "x");
   EXPECT_EQ(open(folder.path() / "a.tar")->kind(), ContainerKind::kTar);

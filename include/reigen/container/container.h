@@ -135,6 +135,11 @@ struct OpenOptions {
 // labels, and for compressed TFRecords; BackendError if this build lacks the library, with the package to install.
 std::unique_ptr<Reader> open(const std::filesystem::path& path, const OpenOptions& options = {});
 
+// Whether open() reads files of a container at this path, and not pictures in folders: true for a file, for a pattern
+// of files, and for a folder with an LMDB or with shards. Reads the first bytes of files. Throws as open() does for a
+// folder that can be either, and for shards that are missing.
+bool is_container(const std::filesystem::path& path);
+
 // A library that Reigen may be built without.
 struct Library {
   std::string_view name;     // "LMDB"
