@@ -135,9 +135,7 @@ int verify(const Arguments& arguments) {
   ct::VerifyOptions how;
   bool hashes_only = false;
   CLI::App app(
-      "Reads every sample of containers, decodes every picture, and names what is damaged. Exit code 65 when "
-      "something\n"
-      "is.",
+      "Reads every sample of containers, decodes every picture, and names what is damaged. Then the exit code is 65.",
       "reigen data verify");
   app.add_option("PATH", paths, "containers of any kind")->required();
   how.workers = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
