@@ -103,7 +103,7 @@ class Samples {
     for (std::size_t i = 0; i < record.values().size(); ++i) {
       const auto bytes = record.at(i).bytes;
       if (source_.fields()[i].kind == FieldKind::kPicture) {
-        parts.own(options_.recode(bytes, place_of(source_, index)));
+        parts.own(options_.recode(bytes, name_of_sample(source_, index)));
       } else {
         parts.view(bytes);
       }

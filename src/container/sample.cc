@@ -20,6 +20,10 @@ std::string place_of(const std::string& name, std::int64_t index, const std::str
   return fmt::format("'{}', sample {} ({})", name, index, where);
 }
 
+std::string name_of_sample(const Reader& reader, std::int64_t index) {
+  return fmt::format("{}, sample {} ({})", reader.name(), index, reader.where(index));
+}
+
 void fail_damaged(const std::string& place, const std::string& got, const std::string& expected) {
   throw DataError(Report{.what = fmt::format("damaged: {}", place),
                          .got = got,

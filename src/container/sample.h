@@ -17,6 +17,8 @@ namespace reigen::container {
 // "'train.lmdb', sample 7 (offset 1234)"
 std::string place_of(const Reader& reader, std::int64_t index);
 std::string place_of(const std::string& name, std::int64_t index, const std::string& where);
+// "train.lmdb, sample 7 (offset 1234)", for callers that put a name in quotes themselves
+std::string name_of_sample(const Reader& reader, std::int64_t index);
 
 // Throws DataError. `place` says which sample of which container.
 [[noreturn]] void fail_damaged(const std::string& place, const std::string& got, const std::string& expected);

@@ -110,7 +110,7 @@ class SampleChecks {
     }
     for (std::size_t i = 0; i < record.values().size() && how_.check_picture; ++i) {
       if (reader_.fields()[i].kind == FieldKind::kPicture)
-        how_.check_picture(record.at(i).bytes, place_of(reader_, index));
+        how_.check_picture(record.at(i).bytes, name_of_sample(reader_, index));
     }
     return {};
   }

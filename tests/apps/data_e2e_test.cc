@@ -113,7 +113,8 @@ TEST_F(DataCommand, VerifyDecodesPictures) {
   folder_.write("photos/ant/2.jpg", cut);
   const Ran damaged = reigen({"verify", root_ / "photos", "--workers", "3"});
   EXPECT_EQ(damaged.code, 65);
-  EXPECT_THAT(damaged.out, AllOf(HasSubstr("sample 1 (ant/2.jpg)"), HasSubstr("1 fault, 2 samples are whole")));
+  EXPECT_THAT(damaged.out,
+              AllOf(HasSubstr("photos, sample 1 (ant/2.jpg)'"), HasSubstr("1 fault, 2 samples are whole")));
   ASSERT_EQ(reigen({"pack", root_ / "photos", root_ / "a.tar"}).code, 0);
   EXPECT_THAT(reigen({"verify", root_ / "a.tar"}).out, HasSubstr("sample 1 (a-000000.tar, offset"));
   const Ran bytes = reigen({"verify", root_ / "a.tar", "--hashes"});
