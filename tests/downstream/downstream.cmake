@@ -15,6 +15,13 @@ if(ccache AND CXX_ID STREQUAL "GNU")  # the same settings as in cmake/reigen_cca
   set(through_ccache -DCMAKE_CXX_COMPILER_LAUNCHER=${ccache} -DCMAKE_CXX_FLAGS=-fpch-preprocess)
 endif()
 
+# As in cmake/reigen_linker.cmake. The project below is linked by the compiler's own linker, as most users do.
+set(by_mold "")
+find_program(mold NAMES mold)
+if(mold AND CXX_ID STREQUAL "GNU")
+  set(by_mold -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold)
+endif()
+
 # Configures the project in ${work}/NAME. Sets `result` and `output` to CMake's exit code and output.
 function(configure name)
   execute_process(COMMAND ${CMAKE_COMMAND} -S "${CMAKE_CURRENT_LIST_DIR}/project" -B "${work}/${name}" -G "${CMAKE_GENERATOR}"
@@ -88,7 +95,7 @@ function(require_your_program)
   set(programs "${SOURCE}/examples/your_program")
   run("configuring examples/your_program" ${CMAKE_COMMAND} -S "${programs}" -B "${work}/your_program" -G "${CMAKE_GENERATOR}"
       -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_C_COMPILER=${C_COMPILER} "-DCMAKE_PREFIX_PATH=${work}/moved" "-DREIGEN_TORCH=${TORCH}"
-      -DCMAKE_BUILD_TYPE=None "-DCMAKE_PROJECT_your_program_INCLUDE=${CMAKE_CURRENT_LIST_DIR}/by_hand.cmake" ${through_ccache})
+      -DCMAKE_BUILD_TYPE=None "-DCMAKE_PROJECT_your_program_INCLUDE=${CMAKE_CURRENT_LIST_DIR}/by_hand.cmake" ${through_ccache} ${by_mold})
   run("building examples/your_program" ${CMAKE_COMMAND} --build "${work}/your_program" --parallel 2)
   file(GLOB_RECURSE library "${work}/moved/*/libreigen_c.so")
   find_program(python NAMES python3 REQUIRED)

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "reigen/base/error.h"
+#include "reigen/container/container.h"
 #include "reigen/data/drawn_photos.h"
 #include "reigen/image/operations.h"
 
@@ -140,22 +141,13 @@ data::Pipeline changed_at_random(const data::Pipeline& pictures, const PictureDa
   return seen_whole(pictures, options).map(image::pad_and_crop(size, size / 8)).map(image::random_flip());
 }
 
-// Whether it is the file of a container or a pattern of such files, by its name; or a folder of LMDB or of shards. A
-// folder that has folders is none: these may be classes.
+// Whether it is the file of a container or a pattern of such files, by its name; or a folder of LMDB or of shards.
 bool is_container(const fs::path& path) {
-  const auto has_name_of_container = [](const fs::path& file) {
-    const std::string name = file.filename().string();
-    return name.find("-of-") != std::string::npos ||
-           std::any_of(std::begin(kEndings), std::end(kEndings), [&](auto ending) { return name.ends_with(ending); });
-  };
   std::error_code error;
-  if (!fs::is_directory(path, error)) return has_name_of_container(path);
-  bool has_files = false;
-  for (const auto& entry : fs::directory_iterator(path, error)) {
-    if (entry.is_directory()) return false;
-    has_files |= has_name_of_container(entry.path());
-  }
-  return has_files;
+  if (fs::is_directory(path, error)) return container::is_container(path);
+  const std::string name = path.filename().string();
+  return name.find("-of-") != std::string::npos ||
+         std::any_of(std::begin(kEndings), std::end(kEndings), [&](auto ending) { return name.ends_with(ending); });
 }
 
 }  // namespace
