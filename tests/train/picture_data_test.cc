@@ -73,9 +73,13 @@ TEST_F(PictureDataTest, SmallPicturesOfContainersAreThoseOfFolders) {
   EXPECT_TRUE(PictureData::has_containers(at("tar/train-*-of-00002"))) << "a pattern";
   // Names of classes and files beside them make no container of a folder.
   make(at("b/bird-of-paradise"), 12, 3);
+  make(at("b/rose"), 12, 3);
   std::ofstream(at("b/photos.tar")) << "the archive of these folders";
   std::ofstream(at("b/train.csv")) << "notes";
   EXPECT_FALSE(PictureData::has_containers(at("b")));
+  fs::remove_all(at("b/rose"));
+  EXPECT_THAT([&] { PictureData::has_containers(at("b")); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("holds files of a container and a folder of pictures")));
   std::ofstream(at("a/photos.tar")) << "the archive of these folders";
   EXPECT_FALSE(PictureData::has_containers(at("a")));
   fs::remove(at("a/photos.tar"));
