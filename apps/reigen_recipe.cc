@@ -29,6 +29,7 @@ struct TrainLine {
   std::optional<std::string> ranks;  // the value of -n
   Arguments passed;                  // everything else, in its order
   bool asks = false;                 // --help or --print-config is given: one process answers
+  bool prints = false;               // --run.plan or --run.summary is given: one process answers for all ranks
   bool says_ranks = false;           // --run.ranks is given; it overrides the environment variable
   bool threads = false;              // --run.ranks threads: the ranks are threads of one process
 };
@@ -57,6 +58,11 @@ TrainLine split_arguments(const Arguments& arguments) {
       continue;
     }
     line.asks = line.asks || word == "--help" || word == "-h" || word == "--print-config";
+    // A switch without a value means true.
+    for (const std::string option : {"--run.plan", "--run.summary"}) {
+      const bool is_off = i + 1 < arguments.size() && arguments[i + 1] == "false";
+      line.prints = line.prints || (word == option && !is_off) || word == option + "=true";
+    }
     line.threads = line.threads || word == "--run.ranks=threads" ||
                    (word == "threads" && i > 0 && arguments[i - 1] == "--run.ranks");
     line.says_ranks = line.says_ranks || word == "--run.ranks" || word.starts_with("--run.ranks=");
@@ -88,6 +94,10 @@ int train_command(const Arguments& arguments) {
   job.command = {program};
   job.command.insert(job.command.end(), line.passed.begin(), line.passed.end());
   if (line.asks || line.passed.empty()) become(job.command);
+  if (line.prints) {  // one process tells the plan of any number of ranks
+    if (line.ranks) job.command.insert(job.command.begin() + 2, {"-n", *line.ranks});
+    become(job.command);
+  }
   if (is_rank_of_other_job(line)) {
     // reigen-train refuses -n if it is not the number of ranks that were started.
     if (line.ranks) job.command.insert(job.command.begin() + 2, {"-n", *line.ranks});

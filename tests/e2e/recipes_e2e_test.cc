@@ -296,6 +296,9 @@ TEST_F(RecipesE2e, HelpListsTheRecipesOwnSizesOnly) {
                              Not(HasSubstr("--model.width"))));
   const Ran mnist = launch::run_training({built("bin/reigen"), "train", "mnist", "--help"});
   EXPECT_THAT(mnist.out, AllOf(HasSubstr("IDX"), Not(HasSubstr("--model."))));
+  const Ran plan = launch::run_training({built("bin/reigen"), "train", "resnet50", "-n", "100000", "--run.plan"});
+  EXPECT_EQ(plan.code, 0) << "one process, whatever the number of ranks: " << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("on 100000 ranks"));
   const Ran all = launch::run_training({built("bin/reigen-train"), "--help"});
   EXPECT_THAT(all.out, AllOf(HasSubstr("mnist"), HasSubstr("mlp"), HasSubstr("resnet18"), HasSubstr("gpt")));
 }
