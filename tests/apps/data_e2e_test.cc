@@ -81,6 +81,12 @@ TEST_F(DataCommand, ReplacesAlsoWhereTwoNamesCannotBeExchanged) {
     EXPECT_THAT(reigen({"verify", root_ / "a.tar"}).out, HasSubstr("whole, 3 samples"));
     EXPECT_FALSE(fs::exists(root_ / "a.tar.tmp"));
   }
+  // As a kill between the two steps leaves it: the old container is found again.
+  fs::create_directory(root_ / "a.tar.tmp");
+  fs::rename(root_ / "a.tar", root_ / "a.tar.tmp/replaced");
+  EXPECT_EQ(reigen({"pack", root_ / "photos", root_ / "a.tar"}).code, 73);
+  EXPECT_THAT(reigen({"verify", root_ / "a.tar"}).out, HasSubstr("whole, 3 samples"));
+  EXPECT_FALSE(fs::exists(root_ / "a.tar.tmp"));
 }
 
 TEST_F(DataCommand, WrongUseHasItsExitCode) {

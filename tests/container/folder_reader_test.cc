@@ -80,7 +80,7 @@ TEST(FolderReader, AFlatFolderNeedsLabels) {
 
 // The archive that the pictures came from often stays beside the folders into which it was unpacked.
 TEST(FolderReader, AnArchiveBesideClassFoldersIsNotTakenForThem) {
-  for (const char* archive : {"photos.tar", "photos-00000-of-00001", "data.mdb", "photos.tar.gz"}) {
+  for (const char* archive : {"photos.tar", "photos-00000-of-00001", "photos.tar.gz"}) {
     const TemporaryFolder folder;
     const fs::path photos = folder.path() / "photos";
     put_picture(folder, "photos/cat/deep/1.jpg", "1");
@@ -96,6 +96,19 @@ TEST(FolderReader, AnArchiveBesideClassFoldersIsNotTakenForThem) {
     const Verified found = verify(photos);
     EXPECT_TRUE(found.faults.empty()) << found.faults[0].text;
     EXPECT_THROW(write_index(photos), InvalidArgument);
+  }
+}
+
+// Previews beside a container are no classes, and must not take its place in silence.
+TEST(FolderReader, FoldersOfPicturesBesideSeveralShardsOrAnLmdbAreRefused) {
+  for (const std::vector<const char*>& files : {std::vector{"0000.tar", "0001.tar"}, std::vector{"data.mdb"}}) {
+    const TemporaryFolder folder;
+    const fs::path photos = folder.path() / "photos";
+    for (const char* file : files) put_picture(folder, std::string("photos/") + file, "\x1f\x8b, a file");
+    put_picture(folder, "photos/plots/1.jpg", "1");
+    put_picture(folder, "photos/previews/2.jpg", "2");
+    EXPECT_THAT(text_of_error<InvalidArgument>(photos, {}, ExitCode::kConfiguration),
+                AllOf(HasSubstr(files.front()), HasSubstr("'plots'")));
   }
 }
 

@@ -17,8 +17,7 @@ endif()
 
 # As in cmake/reigen_linker.cmake. The project below is linked by the compiler's own linker, as most users do.
 set(by_mold "")
-find_program(mold NAMES mold)
-if(mold AND CXX_ID STREQUAL "GNU")
+if(BY_MOLD)
   set(by_mold -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold)
 endif()
 

@@ -185,7 +185,7 @@ ClassFolders class_folders(const fs::path& folder, std::optional<Split> split) {
   return result;
 }
 
-bool has_class_folders(const fs::path& folder, const fs::path& file) {
+bool has_class_folders(const fs::path& folder, const fs::path& file, bool is_alone) {
   WalkOptions first_picture = walk_of_pictures();
   first_picture.most = 1;
   Taken ignored;
@@ -193,8 +193,9 @@ bool has_class_folders(const fs::path& folder, const fs::path& file) {
   for (const fs::path& one : folders_in(folder, first_picture, ignored)) {
     if (walk(one, first_picture, ignored).empty()) continue;
     found.push_back(one);
-    if (found.size() == 2) return true;
+    if (found.size() == 2) break;
   }
+  if (found.size() == 2 && is_alone) return true;
   if (found.empty()) return false;
   throw InvalidArgument(
       Report{.what = fmt::format("'{}' holds files of a container and a folder of pictures", folder.string()),

@@ -32,11 +32,12 @@ struct ClassFolders {
 // train/, no picture left for testing, and for a folder with both train/ and training/.
 ClassFolders class_folders(const std::filesystem::path& folder, std::optional<Split> split);
 
-// Whether a folder with files of a container is one of classes all the same, with an archive left beside them. It is if
-// at least two of its folders hold pictures. Throws InvalidArgument if one folder does, because then neither is plain;
-// `file` is the container's, for the message. Throws IoError for a folder that is not readable and for a link without a
-// target. Cost: folders are read up to their first picture, until two have one.
-bool has_class_folders(const std::filesystem::path& folder, const std::filesystem::path& file);
+// Whether a folder with files of a container is one of classes all the same, with the archive left beside them from
+// which they came. It is if at least two of its folders hold pictures and the container is one archive (`is_alone`).
+// Throws InvalidArgument if folders hold pictures otherwise: beside one folder, a set of shards or an LMDB it is not
+// plain what is meant. `file` is the container's first, for the message. Throws IoError for a folder that is not
+// readable and for a link without a target. Cost: folders are read up to their first picture, until two have one.
+bool has_class_folders(const std::filesystem::path& folder, const std::filesystem::path& file, bool is_alone);
 
 // Whether the name ends with .jpg, .jpeg or .png, in upper or lower case.
 bool is_picture_name(const std::filesystem::path& path);

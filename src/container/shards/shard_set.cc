@@ -196,7 +196,7 @@ ShardSet shards_in_folder(const fs::path& folder) {
     const bool has_name = numbered(name).has_value() || name.ends_with(".tar") || name.ends_with(".tfrecord");
     if (is_shard || is_packed_tar || has_name) set.files.push_back(file);
   }
-  if (!set.files.empty() && has_class_folders(folder, set.files[0])) return {.name = set.name};
+  if (!set.files.empty() && has_class_folders(folder, set.files[0], set.files.size() == 1)) return {.name = set.name};
   require_whole(set.files, set.name);
   return set;
 }
@@ -204,7 +204,7 @@ ShardSet shards_in_folder(const fs::path& folder) {
 bool is_lmdb_folder(const fs::path& folder) {
   std::error_code ignored;
   const fs::path file = folder / "data.mdb";
-  return fs::exists(file, ignored) && !has_class_folders(folder, file);
+  return fs::exists(file, ignored) && !has_class_folders(folder, file, /*is_alone=*/false);
 }
 
 ShardTable::Place ShardTable::at(std::int64_t index) const {

@@ -113,11 +113,22 @@ Staging::Staging(fs::path target, bool force)
     : target_(without_slash(target)), temporary_(target_.string() + ".tmp"), force_(force) {
   if (!force_ && is_there(target_)) fail_exists(target_);
   lock_ = locked_folder(target_, temporary_);
+  // A process was killed while it replaced the target in two steps: what it replaced goes back.
+  if (!is_there(target_) && is_there(replaced())) {
+    std::error_code failed;
+    fs::rename(replaced(), target_, failed);
+    if (failed) fail_to_write(target_, "rename", failed.value());
+  }
+  if (!force_ && is_there(target_)) {
+    std::error_code ignored;
+    fs::remove_all(temporary_, ignored);
+    fail_exists(target_);
+  }
   remove_content(temporary_);
 }
 
 Staging::~Staging() {
-  if (!lock_) return;
+  if (!lock_ || (!is_there(target_) && is_there(replaced()))) return;  // what was replaced could not go back
   std::error_code ignored;
   fs::remove_all(temporary_, ignored);
 }
@@ -131,8 +142,7 @@ void Staging::publish() {
   const unsigned how = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, target_.c_str(), how);
   if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {  // a file system without these forms, as NFS
-    result =
-        replaces ? replace_in_turn(place(), target_, temporary_ / "replaced") : ::rename(from.c_str(), target_.c_str());
+    result = replaces ? replace_in_turn(place(), target_, replaced()) : ::rename(from.c_str(), target_.c_str());
   }
   if (result != 0 && errno == EEXIST) fail_exists(target_);
   if (result != 0) fail_to_write(target_, "rename", errno);

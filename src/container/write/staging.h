@@ -27,6 +27,9 @@ class Staging {
   void publish();
 
  private:
+  // Where the old container is between the two steps.
+  std::filesystem::path replaced() const { return temporary_ / "replaced"; }
+
   std::filesystem::path target_;
   std::filesystem::path temporary_;
   bool force_;

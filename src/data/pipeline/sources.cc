@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <exception>
+#include <new>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -98,16 +101,23 @@ class Picked : public SampleSource {
 }  // namespace
 
 void throw_from_step(const std::string& step, const std::string& where) {
+  bool is_common = false;
+  bool is_known = true;
   try {
     throw;
   } catch (const Error& error) {
-    base::ErrorRecord record = base::record_of(error);
-    const bool names_place = record.text.find(where) != std::string::npos;
-    record.text = fmt::format("{}{}: {}", step, names_place ? "" : " threw for " + where, record.text);
-    base::raise(record, error.is_common());
-  } catch (const std::exception& error) {
-    throw Error(ExitCode::kBug, Report{.what = fmt::format("{} threw for {}", step, where), .got = error.what()});
+    is_common = error.is_common();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::system_error&) {
+  } catch (...) {
+    is_known = false;
   }
+  base::ErrorRecord record = base::record_of(std::current_exception());
+  if (!is_known)
+    throw Error(ExitCode::kBug, Report{.what = fmt::format("{} threw for {}", step, where), .got = record.text});
+  const bool names_place = record.text.find(where) != std::string::npos;
+  record.text = fmt::format("{}{}: {}", step, names_place ? "" : " threw for " + where, record.text);
+  base::raise(record, is_common);
 }
 
 SourcePtr source_of(DatasetPtr data) {

@@ -251,7 +251,7 @@ void Trainer::Impl::begin() {
   if (run.config.mesh.pp > 1 && is_file(run.config.mesh.schedule))
     copied.emplace_back("schedule.txt", run.config.mesh.schedule);
   files.open({.drawn_by = data.loader().sampling(), .metadata = data.metadata(), .files = copied}, lines);
-  best.bring_up_to_date();
+  if (run.done < run.total) best.bring_up_to_date();
   board.begin();
   if (run.rollbacks == 0 && run.done < run.total) checkpoints.look_at_room();
 }

@@ -82,10 +82,11 @@ FirstWeights::FirstWeights(const std::string& path, const torch::nn::Module& mod
   throw DataError(Report{.what = fmt::format("run.weights: {} ({}) does not fit the model", path, weights_.kind()),
                          .got = differences_,
                          .expected = fmt::format("the model's {} tensors", wanted.size()),
-                         .fix = fit_.empty() ? "give the weights of this model, or rename them: reigen checkpoint import "
-                                               "FILE OTHER --rename OLD=NEW"
-                                             : "give the weights of this model, or take what fits with --run.strict "
-                                               "false"});
+                         .fix = fit_.empty()
+                                    ? "give the weights of this model, or rename them: reigen checkpoint import "
+                                      "FILE OTHER --rename OLD=NEW"
+                                    : "give the weights of this model, or take what fits with --run.strict "
+                                      "false"});
 }
 
 void FirstWeights::read_into(const std::vector<tensor::NamedTensor>& tensors) const {

@@ -1,9 +1,9 @@
 #include "train/run/validated.h"
 
-#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -70,18 +70,15 @@ std::vector<Validated> validated_in_file(const std::filesystem::path& metrics, s
 }
 
 std::vector<Validated> joined(std::vector<Validated> first, const std::vector<Validated>& second) {
-  const auto place = [](const Validated& one) { return std::pair(one.step, one.is_last); };
+  std::map<std::pair<std::int64_t, bool>, Validated> all;
+  for (Validated& one : first) all.try_emplace({one.step, one.is_last}, std::move(one));
   for (const Validated& one : second) {
-    const auto same =
-        std::find_if(first.begin(), first.end(), [&](const Validated& other) { return place(other) == place(one); });
-    if (same == first.end())
-      first.push_back(one);
-    else
-      same->values.insert(one.values.begin(), one.values.end());
+    const auto [same, is_new] = all.try_emplace({one.step, one.is_last}, one);
+    if (!is_new) same->second.values.insert(one.values.begin(), one.values.end());
   }
-  std::stable_sort(first.begin(), first.end(),
-                   [&](const Validated& a, const Validated& b) { return place(a) < place(b); });
-  return first;
+  std::vector<Validated> in_order;
+  for (auto& [place, one] : all) in_order.push_back(std::move(one));
+  return in_order;
 }
 
 }  // namespace reigen::train

@@ -208,12 +208,12 @@ data::DatasetPtr PictureData::validation() {
 
 bool PictureData::has_containers(const fs::path& path) {
   if (path.empty()) return false;
-  if (is_container(path)) return true;
   std::error_code error;
   fs::directory_iterator(path, error);
-  if (error) return false;  // no folder, or one that cannot be read
+  if (error) return is_container(path);  // no folder, or one that cannot be read
+  // The parts first: two sets of shards in one folder are no container, but each of them is.
   const auto training = part_in(path, kTrainingNames);
-  return training && is_container(*training);
+  return is_container(training ? *training : path);
 }
 
 std::string PictureData::kind_of_samples() const {
