@@ -136,13 +136,7 @@ class Samples {
 };
 
 void check_pack_options(const Reader& source, const PackOptions& options) {
-  constexpr int kMostWorkers = 1024;
-  if (options.workers < 1 || options.workers > kMostWorkers) {
-    throw InvalidArgument(Report{.what = "the number of workers is out of range",
-                                 .got = fmt::format("{}", options.workers),
-                                 .expected = fmt::format("1 to {}", kMostWorkers),
-                                 .fix = "--workers 2"});
-  }
+  require_workers(options.workers);
   if (options.shuffle && source.is_sequential()) {
     throw InvalidArgument(Report{.what = fmt::format("'{}' can be read only in order", source.name()),
                                  .got = fmt::format("--shuffle {}", *options.shuffle),

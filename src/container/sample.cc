@@ -20,6 +20,15 @@ std::string place_of(const std::string& name, std::int64_t index, const std::str
   return fmt::format("'{}', sample {} ({})", name, index, where);
 }
 
+void require_workers(int workers) {
+  constexpr int kMostWorkers = 1024;
+  if (workers >= 1 && workers <= kMostWorkers) return;
+  throw InvalidArgument(Report{.what = "the number of workers is out of range",
+                               .got = fmt::format("{}", workers),
+                               .expected = fmt::format("1 to {}", kMostWorkers),
+                               .fix = "--workers 2"});
+}
+
 std::string name_of_sample(const Reader& reader, std::int64_t index) {
   return fmt::format("{}, sample {} ({})", reader.name(), index, reader.where(index));
 }

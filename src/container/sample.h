@@ -20,6 +20,9 @@ std::string place_of(const std::string& name, std::int64_t index, const std::str
 // "train.lmdb, sample 7 (offset 1234)", for callers that put a name in quotes themselves
 std::string name_of_sample(const Reader& reader, std::int64_t index);
 
+// Throws InvalidArgument unless this many threads may work on samples.
+void require_workers(int workers);
+
 // Throws DataError. `place` says which sample of which container.
 [[noreturn]] void fail_damaged(const std::string& place, const std::string& got, const std::string& expected);
 // Throws InvalidArgument unless 0 <= index < size.

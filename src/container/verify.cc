@@ -210,13 +210,7 @@ void check_tree(const fs::path& path, Verified& result) {
 }  // namespace
 
 Verified verify(const fs::path& path, const OpenOptions& options, const VerifyOptions& how) {
-  constexpr int kMostWorkers = 1024;
-  if (how.workers < 1 || how.workers > kMostWorkers) {
-    throw InvalidArgument(Report{.what = "the number of workers is out of range",
-                                 .got = fmt::format("{}", how.workers),
-                                 .expected = fmt::format("1 to {}", kMostWorkers),
-                                 .fix = "--workers 2"});
-  }
+  require_workers(how.workers);
   Verified result;
   OpenOptions opening = options;
   opening.allow_sequential = true;

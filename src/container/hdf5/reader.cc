@@ -125,7 +125,7 @@ class Hdf5Reader final : public Reader {
       fields_.push_back(chosen.field);
       datasets_.emplace_back(file_, meta.stored[chosen.candidate], datasets_.size());
       const auto& stored = datasets_.back().field();
-      // Types that HDF5 has not are opaque bytes there, and say nothing of the shape.
+      // HDF5 stores a type that it lacks as opaque bytes, which do not say the shape.
       const bool says_form = stored && stored->kind == FieldKind::kTensor && chosen.field.kind == FieldKind::kTensor;
       if (!stored || (says_form && (stored->type != chosen.field.type || stored->shape != chosen.field.shape)))
         fail_damaged(place,

@@ -24,7 +24,7 @@ struct ShardSet {
 // siblings if the pattern means several.
 ShardSet shards_of_pattern(const std::filesystem::path& pattern);
 
-// The shards in a folder; no files if it has none, or if it is a folder of classes with archives left in it
+// The shards in a folder; no files if it has none, or if it is a folder of classes with an archive left in it
 // (has_class_folders). A folder of Reigen has them in __meta__; in another folder the first file decides whether they
 // are TFRecords or tars. Throws as shards_of_pattern() and has_class_folders(), and DataError for several sets of
 // shards in one folder.

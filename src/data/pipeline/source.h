@@ -35,8 +35,8 @@ SourcePtr joined(std::vector<SourcePtr> parts, std::vector<std::pair<std::size_t
 Pipeline pipeline_of(SourcePtr source);
 
 // Throws the exception that is being handled again, with the step and the place that it came from, where its text does
-// not name them yet. The type of a reigen::Error and its exit code stay; any other exception becomes an Error with exit
-// code 70. Is called in a catch block.
+// not name them yet. The type of a reigen::Error and its exit code stay. std::bad_alloc and std::system_error get the
+// exit codes 71 and 74, any other exception gets 70. Is called in a catch block.
 [[noreturn]] void throw_from_step(const std::string& step, const std::string& where);
 
 // The end of a pipeline: a dataset of the samples of `from`.
