@@ -137,7 +137,9 @@ function(reigen_make_test_headers)
   if(H_TORCH)
     target_link_libraries(${headers} PRIVATE reigen_libtorch)
     reigen_compile_with_torch(${headers})
-    target_precompile_headers(${headers} PRIVATE <ATen/ATen.h> <torch/nn/module.h> "${PROJECT_SOURCE_DIR}/tests/harness/torch.h")
+    # By a path below an include folder: with an absolute path the headers would be compiled anew in every checkout.
+    target_include_directories(${headers} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    target_precompile_headers(${headers} PRIVATE <ATen/ATen.h> <torch/nn/module.h> <harness/torch.h>)
   endif()
 endfunction()
 

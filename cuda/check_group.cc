@@ -358,10 +358,7 @@ bool check(const Communicator& world, const std::string& kind, const Words& word
 
 // Starts a kernel of libreigen_cuda_faults.so on the stream.
 void start_faulty_kernel(const char* name, const device::OwnStream& stream) {
-  void* library = nullptr;
-  for (const char* const file : {"libreigen_cuda_faults.so", REIGEN_CUDA_FAULTS}) {
-    if (library == nullptr) library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  }
+  void* const library = ::dlopen("libreigen_cuda_faults.so", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw std::runtime_error(::dlerror());
   const auto start = reinterpret_cast<int (*)(void*)>(::dlsym(library, name));
   if (start == nullptr) throw std::runtime_error(fmt::format("libreigen_cuda_faults.so has no {}", name));

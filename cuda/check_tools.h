@@ -84,14 +84,12 @@ void measure_in_rounds(const CheckWords& words, const Measure& measure) {
   }
 }
 
-// Opens the plug-in libreigen_cuda.so. It is looked for as the programs do it (device/library.h): first where the
-// dynamic linker looks, then where the build has written it.
+// Opens the plug-in libreigen_cuda.so. The dynamic linker finds it in the folders of LD_LIBRARY_PATH, else where the
+// build has written it, which is in the check's RUNPATH.
 inline void* open_plugin() {
-  for (const char* const file : {"libreigen_cuda.so", REIGEN_CUDA_PLUGIN}) {
-    void* const library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr) return library;
-  }
-  throw std::runtime_error(dlerror());
+  void* const library = dlopen("libreigen_cuda.so", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw std::runtime_error(dlerror());
+  return library;
 }
 
 // Returns a function of the plug-in. Throws if the plug-in's version is not kPluginVersion.

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/environment.h"
+#include "device/plugin_folders.h"
 #include "reigen/base/error.h"
 
 namespace reigen::device {
@@ -127,8 +128,8 @@ std::vector<std::string> plugin_folders() {
   std::error_code none;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
   if (!none) all.push_back((program.parent_path().parent_path() / "lib").string());
-  all.emplace_back(REIGEN_PLUGIN_FOLDER);
-  all.emplace_back(REIGEN_INSTALLED_FOLDER);
+  all.emplace_back(kBuildPluginFolder);
+  all.emplace_back(kInstalledPluginFolder);
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/folders.h"
 #include "reigen/base/error.h"
 #include "reigen/schedule/generate.h"
 
@@ -76,7 +77,7 @@ std::string picture_of_the_page() {
 
 TEST(Picture, OfThePageIsWhatTheCodeDraws) {
   const std::string drawn = picture_of_the_page();
-  std::ifstream file(REIGEN_PICTURE_OF_THE_PAGE, std::ios::binary);
+  std::ifstream file(std::string(kSourceFolder) + "/docs/pipeline_schedules.svg", std::ios::binary);
   const std::string kept{std::istreambuf_iterator<char>(file), {}};
   if (kept == drawn) return;
   const auto copy = std::filesystem::temp_directory_path() / "pipeline_schedules.svg";
