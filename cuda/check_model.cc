@@ -317,6 +317,89 @@ void compare_norms(Comparison& comparison) {
   });
 }
 
+// The calls of a batch normalisation have the same loops as the host, so they give its bits.
+void compare_batch_norm(Comparison& comparison, ModelTypes types, int shift, const Size& s, const std::string& what,
+                        const Has& has, bool relu) {
+  const std::int64_t count = s.rows * s.columns;
+  const std::int64_t parts_of = 2 * device::sums_of(s.rows) * s.columns;
+  Arrays a(types, shift);
+  const int x = a.random(Kind::kNarrow, count), residual = has.added ? a.random(Kind::kNarrow, count) : -1;
+  const int weight = has.affine ? a.random(Kind::kWide, s.columns) : -1;
+  const int bias = has.affine ? a.random(Kind::kWide, s.columns) : -1;
+  const int running_mean = has.affine ? a.changed(Kind::kWide, s.columns) : -1;
+  const int running_var = has.affine ? a.changed(Kind::kWide, s.columns) : -1;
+  const int parts = a.result(Kind::kComputed, parts_of);
+  const int mean = a.result(Kind::kComputed, s.columns), rstd = a.result(Kind::kComputed, s.columns);
+  const int output = a.result(Kind::kNarrow, count), of_x = a.result(Kind::kNarrow, count);
+  const int of_output = a.random(Kind::kNarrow, count), of_residual = has.added ? a.result(Kind::kNarrow, count) : -1;
+  const int sums = a.result(Kind::kComputed, parts_of);
+  const int of_weight = a.result(Kind::kComputed, s.columns), of_bias = a.result(Kind::kComputed, s.columns);
+  // Each call reads what the calls before it have written.
+  comparison.compare(
+      "batch statistics", plugin<decltype(reigen_cuda_batch_statistics)>("reigen_cuda_batch_statistics"), a, what,
+      [&](const Address& at) {
+        return device::BatchStatisticsCall{at(x),  at(parts), at(mean), at(rstd), at(running_mean), at(running_var),
+                                           s.rows, s.columns, 0.1,      1e-5,     a.types()};
+      },
+      true);
+  comparison.compare(
+      "batch norm", plugin<decltype(reigen_cuda_batch_norm)>("reigen_cuda_batch_norm"), a, what,
+      [&](const Address& at) {
+        return device::BatchNormCall{at(x),      at(residual), at(weight), at(bias), at(mean), at(rstd),
+                                     at(output), s.rows,       s.columns,  relu,     a.types()};
+      },
+      true);
+  comparison.compare(
+      "batch norm's sums", plugin<decltype(reigen_cuda_batch_norm_sums)>("reigen_cuda_batch_norm_sums"), a, what,
+      [&](const Address& at) {
+        return device::BatchNormSumsCall{at(of_output),
+                                         at(x),
+                                         at(has.added ? output : -1),
+                                         at(weight),
+                                         at(bias),
+                                         at(mean),
+                                         at(rstd),
+                                         at(of_residual),
+                                         at(sums),
+                                         at(of_weight),
+                                         at(of_bias),
+                                         s.rows,
+                                         s.columns,
+                                         relu,
+                                         a.types()};
+      },
+      true);
+  comparison.compare(
+      "batch norm's backward", plugin<decltype(reigen_cuda_batch_norm_backward)>("reigen_cuda_batch_norm_backward"), a,
+      what,
+      [&](const Address& at) {
+        return device::BatchNormBackwardCall{at(has.added ? of_residual : of_output),
+                                             at(x),
+                                             at(weight),
+                                             at(bias),
+                                             at(mean),
+                                             at(rstd),
+                                             at(of_weight),
+                                             at(of_bias),
+                                             at(of_x),
+                                             s.rows,
+                                             s.columns,
+                                             relu && !has.added,
+                                             a.types()};
+      },
+      true);
+}
+
+void compare_batch_norms(Comparison& comparison) {
+  Comparison::each(kAllTypes, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
+    for (const bool relu : {true, false}) {
+      for (const Has& has : kHas) {
+        compare_batch_norm(comparison, types, shift, s, what + has.text() + fmt::format(", relu {}", relu), has, relu);
+      }
+    }
+  });
+}
+
 // Where the gradients of a loss go.
 enum class Gradients { kOverLogits, kSeparate, kNone };
 
@@ -475,6 +558,7 @@ void compare_tokens(Comparison& comparison) {
 long compare_all() {
   Comparison comparison;
   compare_norms(comparison);
+  compare_batch_norms(comparison);
   compare_losses(comparison);
   compare_factors(comparison);
   compare_activations(comparison);

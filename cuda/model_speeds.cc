@@ -85,6 +85,31 @@ void measure_norms(Speeds& s, const char* model, std::int64_t columns) {
          n, 6);
 }
 
+// A norm after a bottleneck's last convolution, with addition and ReLU.
+void measure_batch_norms(Speeds& s, const char* layer, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t n = rows * columns;
+  const auto name = [&](const char* what) { return fmt::format("{}, ResNet-50 {}", what, layer); };
+  const auto parts = [&] { return s.next(2 * device::sums_of(rows) * columns, 4); };
+  const auto channel = [&] { return s.next(columns, 4); };
+  s.time(name("batch statistics"), kernel<decltype(reigen_cuda_batch_statistics)>("reigen_cuda_batch_statistics"),
+         device::BatchStatisticsCall{s.next(n, 2), parts(), channel(), channel(), channel(), channel(), rows, columns,
+                                     0.1, 1e-5, kMixed},
+         n, 2);
+  s.time(name("batch norm"), kernel<decltype(reigen_cuda_batch_norm)>("reigen_cuda_batch_norm"),
+         device::BatchNormCall{s.next(n, 2), s.next(n, 2), channel(), channel(), channel(), channel(), s.next(n, 2),
+                               rows, columns, true, kMixed},
+         n, 6);
+  s.time(name("batch norm sums"), kernel<decltype(reigen_cuda_batch_norm_sums)>("reigen_cuda_batch_norm_sums"),
+         device::BatchNormSumsCall{s.next(n, 2), s.next(n, 2), s.next(n, 2), channel(), channel(), channel(), channel(),
+                                   s.next(n, 2), parts(), channel(), channel(), rows, columns, true, kMixed},
+         n, 8);
+  s.time(name("batch norm backward"),
+         kernel<decltype(reigen_cuda_batch_norm_backward)>("reigen_cuda_batch_norm_backward"),
+         device::BatchNormBackwardCall{s.next(n, 2), s.next(n, 2), channel(), channel(), channel(), channel(),
+                                       channel(), channel(), s.next(n, 2), rows, columns, false, kMixed},
+         n, 6);
+}
+
 void measure_loss(Speeds& s, const char* model, std::int64_t columns) {
   const std::int64_t n = s.rows * columns;
   std::byte* const logits = s.next(n, 2);
@@ -132,6 +157,9 @@ void measure(bool small) {
   Speeds speeds(small);
   measure_norms(speeds, "GPT-2", 768);
   measure_norms(speeds, "Llama", 4096);
+  const std::int64_t pictures = small ? 1 : 256;
+  measure_batch_norms(speeds, "56x56x256", pictures * 56 * 56, 256);
+  measure_batch_norms(speeds, "7x7x2048", pictures * 7 * 7, 2048);
   measure_loss(speeds, "GPT-2", 50304);
   measure_loss(speeds, "Llama", 128256);
   measure_others(speeds);

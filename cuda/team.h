@@ -204,6 +204,20 @@ __global__ void __launch_bounds__(kColumnThreads, kResidentThreads / kColumnThre
   }
 }
 
+// The same for tables with few columns: a thread of a block may take another block of rows than its neighbour. The
+// loops keep several numbers for each column, so fewer threads get more registers.
+constexpr int kResidentPacks = 512;
+template <typename Block, int kWidth, typename Call>
+__global__ void __launch_bounds__(kColumnThreads, kResidentPacks / kColumnThreads)
+    packs_of(const Call call, const std::int64_t packs, const std::int64_t blocks) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kColumnThreads;
+  for (std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x; at < packs * blocks;
+       at += step) {
+    const std::int64_t block = at / packs;
+    Block::run(Width<kWidth>(), call, block, (at - block * packs) * kWidth);
+  }
+}
+
 // One block of threads.
 template <typename Work, typename Call>
 __global__ void __launch_bounds__(kLargestBlock, 1) once(const Call call) {
@@ -228,6 +242,32 @@ __global__ void __launch_bounds__(kWarp* kSlices) add_blocks(const typename T::C
       for (int slice = 0; slice < kSlices; ++slice) sum += slices[slice][threadIdx.x];
       store<typename T::Wide, 1>(to, column, {{sum}});
     }
+    __syncthreads();
+  }
+}
+
+// Two sums over blocks of rows for each column, the second of which needs the first.
+template <typename Column, typename Call>
+__global__ void __launch_bounds__(kWarp* kSlices) two_sums(const Call call) {
+  using C = typename Column::C;
+  __shared__ C slices[kSlices][kWarp];
+  const int slice = static_cast<int>(threadIdx.y);
+  const auto total = [&] {
+    C sum = 0;
+    for (int of = 0; of < kSlices; ++of) sum += slices[of][threadIdx.x];
+    return sum;
+  };
+  for (std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kWarp; begin < call.columns;
+       begin += static_cast<std::int64_t>(gridDim.x) * kWarp) {
+    const std::int64_t column = begin + threadIdx.x;
+    const bool is_there = column < call.columns;
+    if (is_there) slices[slice][threadIdx.x] = Column::first(call, column, slice);
+    __syncthreads();
+    const C first = total();
+    __syncthreads();  // waits until all threads have read the slices
+    if (is_there) slices[slice][threadIdx.x] = Column::second(call, column, slice, first);
+    __syncthreads();
+    if (is_there && slice == 0) Column::finish(call, column, first, total());
     __syncthreads();
   }
 }
@@ -259,6 +299,19 @@ cudaError_t start_columns(const Call& call, std::int64_t columns, std::int64_t b
   const long long all = tiles * blocks;
   return start(&columns_of<Block, kWidth, Call>, grid_of(all < most ? all : most), dim3(kColumnThreads),
                {&call, &columns, &tiles, &blocks}, stream);
+}
+
+template <typename Block, int kWidth, typename Call>
+cudaError_t start_packs(const Call& call, std::int64_t columns, std::int64_t blocks, cudaStream_t stream) {
+  const std::int64_t packs = columns / kWidth;
+  return start(&packs_of<Block, kWidth, Call>, grid_of((packs * blocks + kColumnThreads - 1) / kColumnThreads),
+               dim3(kColumnThreads), {&call, &packs, &blocks}, stream);
+}
+
+template <typename Column, typename Call>
+cudaError_t start_two_sums(const Call& call, cudaStream_t stream) {
+  return start(&two_sums<Column, Call>, grid_of((call.columns + kWarp - 1) / kWarp), dim3(kWarp, kSlices), {&call},
+               stream);
 }
 
 template <typename Work, typename Call>

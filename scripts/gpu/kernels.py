@@ -8,8 +8,11 @@ from gpu.jobs import Trouble
 NORMS = ["AdamW, fp32", "AdamW, bf16 with masters", "norm, fp32", "norm, bf16"]
 OF_MODELS = [f"{name}, {model}" for name in ("norm with addition", "norm backward", "norm sums", "cross entropy")
              for model in ("GPT-2", "Llama")]
+BATCH_NORMS = [f"{name}, ResNet-50 {layer}"
+               for name in ("batch statistics", "batch norm", "batch norm sums", "batch norm backward")
+               for layer in ("56x56x256", "7x7x2048")]
 OTHERS = ["gelu, GPT-2", "gelu backward, GPT-2", "swiglu, Llama", "swiglu backward, Llama", "rotary, Llama"]
-PROGRAMS = {"check_optimizers": NORMS, "check_model": OF_MODELS + OTHERS}
+PROGRAMS = {"check_optimizers": NORMS, "check_model": OF_MODELS + BATCH_NORMS + OTHERS}
 # What PyTorch does beside which of our passes, and its words in the row.
 ADAMW = {"AdamW, fp32": "the fused AdamW of PyTorch",
          "AdamW, bf16 with masters": "the fused AdamW of PyTorch with copies of bf16 gradients and weights"}

@@ -115,18 +115,12 @@ def attempt(action, otherwise=None):
         return otherwise
 
 
-def has_recipe(check, recipe):
-    program = check.torch / "bin" / "reigen-train"
-    return recipe in re.findall(r"^  (\S+)", check.must_run("recipes", [program, "--help"], 30), re.MULTILINE)
-
-
 def of_resnet50(check, torch):
     what, batch = "ResNet-50, 224, bf16, channels last, batch 256: speed beside PyTorch eager", check.pick(256, 2)
 
     def work():
-        if not has_recipe(check, "resnet50"):
-            raise Trouble("there is no recipe resnet50 yet")
-        options = ["--train.global_batch", batch, "--train.precision", "bf16", *runs.CUDA]
+        options = ["--train.global_batch", batch, "--train.precision", "bf16", "--model.norm_batch", 0,
+                   "--data.size", check.pick(224, 32), *runs.CUDA]
         ours = turns.Training(check, "ours resnet50", "resnet50", options)
         eager = turns.Peer(torch, "eager", model="resnet50", mode="eager", batch=batch)
         try:

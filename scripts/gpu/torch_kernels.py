@@ -13,6 +13,9 @@ COLUMNS = {"GPT-2": 768, "Llama": 4096}
 CLASSES = {"GPT-2": 50304, "Llama": 128256}
 HIDDEN, WIDE = 4 * 768, 14336
 HEADS, HALF = 32, 64
+# Rows of a picture and columns of the layers whose batch norms are measured.
+LAYERS = {"ResNet-50 56x56x256": (56 * 56, 256), "ResNet-50 7x7x2048": (7 * 7, 2048)}
+PICTURES = 256
 PARAMETERS = 124_000_000
 
 
@@ -33,6 +36,27 @@ def norm_backward(of_output, of_sum, y, weight, mean, rstd):
 def norm_sums(of_output, y, mean, rstd):
     g = of_output.float()
     return (g * ((y - mean) * rstd)).sum(0), g.sum(0)
+
+
+def batch_statistics(x, running_mean, running_var):
+    variance, mean = torch.var_mean(x.float(), 0, correction=0)
+    unbiased = variance * (x.shape[0] / (x.shape[0] - 1))
+    return mean, torch.rsqrt(variance + 1e-5), 0.9 * running_mean + 0.1 * mean, 0.9 * running_var + 0.1 * unbiased
+
+
+def batch_norm(x, residual, weight, bias, mean, rstd):
+    return torch.relu((x.float() - mean) * rstd * weight + bias + residual.float()).bfloat16()
+
+
+def batch_norm_sums(of_output, x, output, mean, rstd):
+    g = torch.where(output > 0, of_output.float(), 0)
+    return g.bfloat16(), (g * ((x.float() - mean) * rstd)).sum(0), g.sum(0)
+
+
+def batch_norm_backward(of_output, x, weight, mean, rstd, of_weight, of_bias):
+    normal = (x.float() - mean) * rstd
+    rows = x.shape[0]
+    return ((of_output.float() - of_bias / rows - normal * (of_weight / rows)) * (rstd * weight)).bfloat16()
 
 
 def cross_entropy(logits, target):
@@ -89,6 +113,16 @@ def expression(name, device, small):
             return norm_backward, arrays(device, (whole, narrow), (whole, wide), (whole, wide), (columns, wide),
                                          (one, wide), (one, wide))
         return norm_sums, arrays(device, (whole, narrow), (whole, wide), (one, wide), (one, wide))
+    if what.startswith("batch "):
+        of_picture, columns = LAYERS[model]
+        whole, one = (((1 if small else PICTURES) * of_picture, columns), narrow), (columns, wide)
+        if what == "batch statistics":
+            return batch_statistics, arrays(device, whole, one, one)
+        if what == "batch norm":
+            return batch_norm, arrays(device, whole, whole, *[one] * 4)
+        if what == "batch norm sums":
+            return batch_norm_sums, arrays(device, whole, whole, whole, one, one)
+        return batch_norm_backward, arrays(device, whole, whole, *[one] * 5)
     if what == "cross entropy":
         return cross_entropy, arrays(device, ((rows, CLASSES[model]), narrow), (rows, number))
     if name == "gelu, GPT-2":
@@ -108,6 +142,8 @@ def expression(name, device, small):
 
 NAMES = [f"{what}, {model}" for what in ("norm with addition", "norm backward", "norm sums", "cross entropy")
          for model in ("GPT-2", "Llama")]
+NAMES += [f"{what}, {layer}" for what in ("batch statistics", "batch norm", "batch norm sums", "batch norm backward")
+          for layer in LAYERS]
 NAMES += ["gelu, GPT-2", "gelu backward, GPT-2", "swiglu, Llama", "swiglu backward, Llama", "rotary, Llama"]
 
 

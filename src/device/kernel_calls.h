@@ -17,7 +17,7 @@
 namespace reigen::device {
 
 // This number changes with every change of a function or struct here.
-inline constexpr int kPluginVersion = 5;
+inline constexpr int kPluginVersion = 6;
 
 // The most inputs and the most outputs of a reduction. The number is limited because the addresses are kernel
 // parameters.

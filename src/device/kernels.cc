@@ -35,6 +35,10 @@ Opened open_kernels() {
   plugin.find(table.norm, "reigen_cuda_norm");
   plugin.find(table.norm_backward, "reigen_cuda_norm_backward");
   plugin.find(table.norm_sums, "reigen_cuda_norm_sums");
+  plugin.find(table.batch_statistics, "reigen_cuda_batch_statistics");
+  plugin.find(table.batch_norm, "reigen_cuda_batch_norm");
+  plugin.find(table.batch_norm_sums, "reigen_cuda_batch_norm_sums");
+  plugin.find(table.batch_norm_backward, "reigen_cuda_batch_norm_backward");
   plugin.find(table.cross_entropy, "reigen_cuda_cross_entropy");
   plugin.find(table.multiply, "reigen_cuda_multiply");
   plugin.find(table.gelu, "reigen_cuda_gelu");

@@ -15,6 +15,10 @@ struct Kernels {
   decltype(&reigen_cuda_norm) norm;
   decltype(&reigen_cuda_norm_backward) norm_backward;
   decltype(&reigen_cuda_norm_sums) norm_sums;
+  decltype(&reigen_cuda_batch_statistics) batch_statistics;
+  decltype(&reigen_cuda_batch_norm) batch_norm;
+  decltype(&reigen_cuda_batch_norm_sums) batch_norm_sums;
+  decltype(&reigen_cuda_batch_norm_backward) batch_norm_backward;
   decltype(&reigen_cuda_cross_entropy) cross_entropy;
   decltype(&reigen_cuda_multiply) multiply;
   decltype(&reigen_cuda_gelu) gelu;

@@ -69,6 +69,76 @@ struct NormSumsCall {
   int types = 0;
 };
 
+// Batch normalisation. The rows are the pixels of all samples, the columns are the channels ("channels last").
+//   mean = sum(x) / rows; rstd = 1 / sqrt(sum((x - mean)²) / rows + eps), for each column
+//   running_mean = (1 - momentum)·running_mean + momentum·mean; running_var likewise with sum((x - mean)²) / (rows - 1)
+struct BatchStatisticsCall {
+  const void* input = nullptr;   // x, narrow
+  void* parts = nullptr;         // computed, 2·sums_of(rows)·columns elements
+  void* mean = nullptr;          // computed, one for each column
+  void* rstd = nullptr;          // computed, one for each column
+  void* running_mean = nullptr;  // wide, one for each column; null: there is none
+  void* running_var = nullptr;   // wide, one for each column; null: there is none
+  long long rows = 0;            // at least 1
+  long long columns = 0;
+  double momentum = 0;
+  double eps = 0;
+  int types = 0;
+};
+
+// output = (x - mean)·rstd·weight + bias + residual; with relu, 0 where this is negative.
+struct BatchNormCall {
+  const void* input = nullptr;     // x, narrow
+  const void* residual = nullptr;  // narrow; null: 0
+  const void* weight = nullptr;    // wide, one for each column; null: 1
+  const void* bias = nullptr;      // wide, one for each column; null: 0
+  const void* mean = nullptr;      // computed
+  const void* rstd = nullptr;      // computed
+  void* output = nullptr;          // narrow
+  long long rows = 0;
+  long long columns = 0;
+  bool relu = false;
+  int types = 0;
+};
+
+// g = of_output; with relu, 0 where the output is not positive.
+//   of_residual = g; of_weight = the sum over the rows of g·(x - mean)·rstd; of_bias = the sum over the rows of g
+struct BatchNormSumsCall {
+  const void* of_output = nullptr;  // narrow
+  const void* input = nullptr;      // x, narrow
+  const void* output = nullptr;     // narrow; null: computed again from x, which is right if there was no residual
+  const void* weight = nullptr;     // wide; null: 1
+  const void* bias = nullptr;       // wide; null: 0
+  const void* mean = nullptr;
+  const void* rstd = nullptr;
+  void* of_residual = nullptr;  // narrow; null: it is not wanted
+  void* parts = nullptr;        // computed, 2·sums_of(rows)·columns elements
+  void* of_weight = nullptr;    // computed
+  void* of_bias = nullptr;      // computed
+  long long rows = 0;
+  long long columns = 0;
+  bool relu = false;
+  int types = 0;
+};
+
+// of_input = weight·rstd·(g - of_bias / rows - (x - mean)·rstd·of_weight / rows), with g as above for an output that is
+// computed again. If a residual was added, `of_output` is of_residual, and relu is false.
+struct BatchNormBackwardCall {
+  const void* of_output = nullptr;  // narrow
+  const void* input = nullptr;      // x, narrow
+  const void* weight = nullptr;     // wide; null: 1
+  const void* bias = nullptr;       // wide; null: 0
+  const void* mean = nullptr;
+  const void* rstd = nullptr;
+  const void* of_weight = nullptr;  // computed; null: 0, for a mean and rstd that do not depend on x
+  const void* of_bias = nullptr;    // computed; null: 0
+  void* of_input = nullptr;         // narrow
+  long long rows = 0;
+  long long columns = 0;
+  bool relu = false;
+  int types = 0;
+};
+
 // The mean of the cross entropies of all rows whose target is not `ignored`; NaN if there is no such row. If
 // `gradients` is not null: gradients = (softmax(logits) - one_hot(target)) / number of such rows, and 0 for all other
 // rows; without the division if `divides` is false. The loss and the gradients of a row are NaN if its target is
@@ -194,6 +264,13 @@ extern "C" {
 [[gnu::visibility("default")]] int reigen_cuda_norm_backward(const reigen::device::NormBackwardCall* call,
                                                              void* stream);
 [[gnu::visibility("default")]] int reigen_cuda_norm_sums(const reigen::device::NormSumsCall* call, void* stream);
+[[gnu::visibility("default")]] int reigen_cuda_batch_statistics(const reigen::device::BatchStatisticsCall* call,
+                                                                void* stream);
+[[gnu::visibility("default")]] int reigen_cuda_batch_norm(const reigen::device::BatchNormCall* call, void* stream);
+[[gnu::visibility("default")]] int reigen_cuda_batch_norm_sums(const reigen::device::BatchNormSumsCall* call,
+                                                               void* stream);
+[[gnu::visibility("default")]] int reigen_cuda_batch_norm_backward(const reigen::device::BatchNormBackwardCall* call,
+                                                                   void* stream);
 [[gnu::visibility("default")]] int reigen_cuda_cross_entropy(const reigen::device::CrossEntropyCall* call,
                                                              void* stream);
 [[gnu::visibility("default")]] int reigen_cuda_multiply(const reigen::device::MultiplyCall* call, void* stream);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "reigen/nn/batch_norm.h"
 #include "reigen/nn/init.h"
 
 namespace reigen::models {
@@ -13,20 +14,37 @@ Conv::Conv(std::int64_t inputs, std::int64_t outputs, std::int64_t size, std::in
     : Conv2dImpl(torch::nn::Conv2dOptions(inputs, outputs, size).stride(stride).padding(size / 2).bias(false)),
       shape_{.stride = stride, .padding = size / 2} {}
 
-at::Tensor Norm::normalise(const at::Tensor& x) {
-  if (!is_training() || norm_batch_ == 0) return one_part(x);
-  const std::int64_t parts = (x.size(0) + norm_batch_ - 1) / norm_batch_;
-  if (parts <= 1) return one_part(x);
+at::Tensor Norm::by_parts(const at::Tensor& x, const at::Tensor& residual, bool relu) {
+  const std::int64_t parts = is_training() && how_.batch > 0 ? (x.size(0) + how_.batch - 1) / how_.batch : 1;
+  if (parts <= 1) return one_part(x, residual, relu);
+  const std::vector<at::Tensor> of_x = x.tensor_split(parts);
+  const std::vector<at::Tensor> of_residual = residual.defined() ? residual.tensor_split(parts) : of_x;
   std::vector<at::Tensor> done;
-  for (const at::Tensor& part : x.tensor_split(parts)) done.push_back(one_part(part));
+  for (std::size_t i = 0; i < of_x.size(); ++i) {
+    done.push_back(one_part(of_x[i], residual.defined() ? of_residual[i] : residual, relu));
+  }
   return at::cat(done);
 }
 
-at::Tensor Norm::one_part(const at::Tensor& x) {
+at::Tensor Norm::one_part(const at::Tensor& x, const at::Tensor& residual, bool relu) {
   const bool own_statistics = is_training() && x.size(0) * x.size(2) * x.size(3) > 1;
   if (own_statistics) num_batches_tracked.add_(1);
-  return at::batch_norm(x, weight, bias, running_mean, running_var, own_statistics, *options.momentum(), options.eps(),
-                        false);
+  if (nn::are_fused(how_.kernels, x.device())) {
+    return nn::batch_norm(x, {weight, bias, running_mean, running_var},
+                          {.residual = residual,
+                           .relu = relu,
+                           .training = own_statistics,
+                           .momentum = *options.momentum(),
+                           .eps = options.eps()});
+  }
+  at::Tensor y = at::batch_norm(x, weight, bias, running_mean, running_var, own_statistics, *options.momentum(),
+                                options.eps(), false);
+  if (residual.defined()) y = y + residual;
+  return relu ? y.relu_() : y;
+}
+
+at::Tensor as_first_input(const at::Tensor& pictures, nn::Kernels kernels) {
+  return nn::are_fused(kernels, pictures.device()) ? pictures.contiguous(at::MemoryFormat::ChannelsLast) : pictures;
 }
 
 std::vector<BlockLayer> basic_block(std::int64_t width, std::int64_t stride) {
@@ -40,14 +58,14 @@ std::vector<BlockLayer> bottleneck(std::int64_t width, std::int64_t stride) {
           {.outputs = kBottleneckFactor * width, .size = 1}};
 }
 
-ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>& layers, std::int64_t norm_batch) {
+ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>& layers, const NormOptions& norms) {
   std::int64_t channels = inputs;
   std::int64_t stride = 1;
   for (const BlockLayer& layer : layers) {
     const std::size_t number = layers_.size() + 1;
     const auto conv = register_module(fmt::format("conv{}", number),
                                       std::make_shared<Conv>(channels, layer.outputs, layer.size, layer.stride));
-    const auto norm = register_module(fmt::format("bn{}", number), std::make_shared<Norm>(layer.outputs, norm_batch));
+    const auto norm = register_module(fmt::format("bn{}", number), std::make_shared<Norm>(layer.outputs, norms));
     layers_.emplace_back(conv, norm);
     channels = layer.outputs;
     stride *= layer.stride;
@@ -55,16 +73,17 @@ ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>&
   if (stride == 1 && channels == inputs) return;
   const auto downsample = register_module("downsample", std::make_shared<torch::nn::Module>());
   shorten_ = downsample->register_module("0", std::make_shared<Conv>(inputs, channels, 1, stride));
-  shorten_norm_ = downsample->register_module("1", std::make_shared<Norm>(channels, norm_batch));
+  shorten_norm_ = downsample->register_module("1", std::make_shared<Norm>(channels, norms));
 }
 
 at::Tensor ResidualBlock::forward(const at::Tensor& x) {
   at::Tensor y = x;
+  const auto& [last_conv, last_norm] = layers_.back();
   for (const auto& [conv, norm] : layers_) {
-    y = norm->normalise(conv->convolve(y));
-    if (conv != layers_.back().first) y.relu_();
+    if (conv != last_conv) y = norm->activate(conv->convolve(y));
   }
-  return (y + (shorten_ ? shorten_norm_->normalise(shorten_->convolve(x)) : x)).relu_();
+  y = last_conv->convolve(y);
+  return last_norm->activate(y, shorten_ ? shorten_norm_->normalise(shorten_->convolve(x)) : x);
 }
 
 void initialize_residual(torch::nn::Module& model, std::uint64_t seed, const std::string& zeroed) {

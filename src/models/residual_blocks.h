@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "reigen/nn/conv2d.h"
+#include "reigen/nn/kernels.h"
 
 namespace reigen::models {
 
@@ -28,19 +29,33 @@ class Conv final : public torch::nn::Conv2dImpl {
   nn::Conv2dShape shape_;
 };
 
-// Batch normalisation that computes its statistics separately for parts of the batch, each of at most `norm_batch`
-// samples (ResNetOptions::norm_batch).
+// How all norms of a network compute.
+struct NormOptions {
+  std::int64_t batch = 0;  // ResNetOptions::norm_batch
+  nn::Kernels kernels = nn::Kernels::kAuto;
+};
+
+// Batch normalisation that computes its statistics separately for parts of the batch, each of at most
+// NormOptions::batch samples.
 class Norm final : public torch::nn::BatchNorm2dImpl {
  public:
-  Norm(std::int64_t channels, std::int64_t norm_batch) : BatchNorm2dImpl(channels), norm_batch_(norm_batch) {}
+  Norm(std::int64_t channels, const NormOptions& how) : BatchNorm2dImpl(channels), how_(how) {}
 
-  at::Tensor normalise(const at::Tensor& x);
+  // Returns norm(x) + residual. The residual may be undefined.
+  at::Tensor normalise(const at::Tensor& x, const at::Tensor& residual = {}) { return by_parts(x, residual, false); }
+  // Returns relu(norm(x) + residual).
+  at::Tensor activate(const at::Tensor& x, const at::Tensor& residual = {}) { return by_parts(x, residual, true); }
 
  private:
-  at::Tensor one_part(const at::Tensor& x);
+  at::Tensor by_parts(const at::Tensor& x, const at::Tensor& residual, bool relu);
+  at::Tensor one_part(const at::Tensor& x, const at::Tensor& residual, bool relu);
 
-  std::int64_t norm_batch_;
+  NormOptions how_;
 };
+
+// The pictures as the first convolution gets them. Reigen's kernels want "channels last", which convolutions of a GPU
+// keep.
+at::Tensor as_first_input(const at::Tensor& pictures, nn::Kernels kernels);
 
 // One convolution of a block.
 struct BlockLayer {
@@ -58,7 +73,7 @@ inline constexpr std::int64_t kBottleneckFactor = 4;
 // norm(conv 1x1(x)). The names are torchvision's: conv1, bn1, conv2, ..., downsample.0, downsample.1.
 class ResidualBlock final : public torch::nn::Module {
  public:
-  ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>& layers, std::int64_t norm_batch);
+  ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>& layers, const NormOptions& norms);
 
   at::Tensor forward(const at::Tensor& x);
 

@@ -47,10 +47,13 @@ ResNet::ResNet(const ResNetOptions& options) : options_(options) {
   REIGEN_CHECK(options.classifier_deviation >= 0, "a ResNet whose classifier has the standard deviation {}: at least 0",
                options.classifier_deviation);
   const auto conv = register_module("conv1", std::make_shared<Conv>(3, options.width, 7, 2));
-  units_.emplace_back("conv1", conv, [m = conv.get()](const nn::Carry& x) { return nn::Carry{m->convolve(x.at(0))}; });
-  const auto norm = register_module("bn1", std::make_shared<Norm>(options.width, options.norm_batch));
+  units_.emplace_back("conv1", conv, [m = conv.get(), kernels = options.kernels](const nn::Carry& x) {
+    return nn::Carry{m->convolve(as_first_input(x.at(0), kernels))};
+  });
+  const NormOptions norms{.batch = options.norm_batch, .kernels = options.kernels};
+  const auto norm = register_module("bn1", std::make_shared<Norm>(options.width, norms));
   units_.emplace_back("bn1", norm, [m = norm.get()](const nn::Carry& x) {
-    return nn::Carry{at::max_pool2d(m->normalise(x.at(0)).relu_(), 3, 2, 1)};
+    return nn::Carry{at::max_pool2d(m->activate(x.at(0)), 3, 2, 1)};
   });
   std::int64_t channels = options.width;
   for (std::size_t stage = 0; stage < depth.blocks.size(); ++stage) {
@@ -60,7 +63,7 @@ ResNet::ResNet(const ResNetOptions& options) : options_(options) {
     for (int number = 0; number < depth.blocks[stage]; ++number) {
       const std::int64_t stride = stage > 0 && number == 0 ? 2 : 1;
       const auto layers = depth.has_bottlenecks ? bottleneck(width, stride) : basic_block(width, stride);
-      const auto block = std::make_shared<ResidualBlock>(channels, layers, options.norm_batch);
+      const auto block = std::make_shared<ResidualBlock>(channels, layers, norms);
       units_.emplace_back(fmt::format("{}.{}", name, number), layer->register_module(std::to_string(number), block));
       channels = layers.back().outputs;
     }

@@ -13,19 +13,25 @@ namespace reigen::models {
 
 namespace {
 
+NormOptions norms_of(const ResNet18Options& options) {
+  return {.batch = options.norm_batch, .kernels = options.kernels};
+}
+
 class Stem final : public torch::nn::Module {
  public:
   explicit Stem(const ResNet18Options& options)
       : conv1_(register_module("conv1", std::make_shared<Conv>(3, options.width, 7, 2))),
-        bn1_(register_module("bn1", std::make_shared<Norm>(options.width, options.norm_batch))) {}
+        bn1_(register_module("bn1", std::make_shared<Norm>(options.width, norms_of(options)))),
+        kernels_(options.kernels) {}
 
   at::Tensor forward(const at::Tensor& images) {
-    return at::max_pool2d(bn1_->normalise(conv1_->convolve(images)).relu_(), 3, 2, 1);
+    return at::max_pool2d(bn1_->activate(conv1_->convolve(as_first_input(images, kernels_))), 3, 2, 1);
   }
 
  private:
   std::shared_ptr<Conv> conv1_;
   std::shared_ptr<Norm> bn1_;
+  nn::Kernels kernels_;
 };
 
 class ClassifierHead final : public torch::nn::Module {
@@ -53,7 +59,7 @@ ResNet18::ResNet18(const ResNet18Options& options) {
     const std::int64_t outputs = options.width << stage;
     for (const char* number : {"0", "1"}) {
       const std::int64_t stride = outputs == channels ? 1 : 2;
-      const auto block = std::make_shared<ResidualBlock>(channels, basic_block(outputs, stride), options.norm_batch);
+      const auto block = std::make_shared<ResidualBlock>(channels, basic_block(outputs, stride), norms_of(options));
       units_.emplace_back(name + "." + number, layer->register_module(number, block));
       channels = outputs;
     }

@@ -81,6 +81,48 @@ TEST(CudaModelCalls, NormsRefuseWhatIsNotDefined) {
   sums.refuses("no place for parts", [](NormSumsCall& c) { c.parts = nullptr; });
 }
 
+TEST(CudaModelCalls, BatchNormsRefuseWhatIsNotDefined) {
+  const Accepted<BatchStatisticsCall> statistics(
+      "reigen_cuda_batch_statistics",
+      {.input = values, .parts = values, .mean = values, .rstd = values, .rows = 2, .columns = 4, .types = kMixed});
+  statistics.refuses("no such types", [](BatchStatisticsCall& c) { c.types = 6; });
+  statistics.refuses("no rows", [](BatchStatisticsCall& c) { c.rows = 0; });
+  statistics.refuses("no columns", [](BatchStatisticsCall& c) { c.columns = 0; });
+  statistics.refuses("no place for parts", [](BatchStatisticsCall& c) { c.parts = nullptr; });
+  statistics.refuses("one running statistic", [](BatchStatisticsCall& c) { c.running_mean = values; });
+  statistics.refuses("eps", [](BatchStatisticsCall& c) { c.eps = -1; });
+  const Accepted<BatchNormCall> norm(
+      "reigen_cuda_batch_norm",
+      {.input = values, .mean = values, .rstd = values, .output = values, .rows = 2, .columns = 4, .types = kMixed});
+  norm.refuses("negative types", [](BatchNormCall& c) { c.types = -1; });
+  norm.refuses("no mean", [](BatchNormCall& c) { c.mean = nullptr; });
+  norm.refuses("no output", [](BatchNormCall& c) { c.output = nullptr; });
+  EXPECT_EQ(norm.changed([](BatchNormCall& c) { c.rows = 0; }), kSuccess);
+  const Accepted<BatchNormSumsCall> sums("reigen_cuda_batch_norm_sums", {.of_output = values,
+                                                                         .input = values,
+                                                                         .mean = values,
+                                                                         .rstd = values,
+                                                                         .parts = values,
+                                                                         .of_weight = values,
+                                                                         .of_bias = values,
+                                                                         .rows = 2,
+                                                                         .columns = 4,
+                                                                         .types = kFloat});
+  sums.refuses("no such types", [](BatchNormSumsCall& c) { c.types = 6; });
+  sums.refuses("no place for a gradient", [](BatchNormSumsCall& c) { c.of_bias = nullptr; });
+  const Accepted<BatchNormBackwardCall> backward("reigen_cuda_batch_norm_backward", {.of_output = values,
+                                                                                     .input = values,
+                                                                                     .mean = values,
+                                                                                     .rstd = values,
+                                                                                     .of_input = values,
+                                                                                     .rows = 2,
+                                                                                     .columns = 4,
+                                                                                     .types = kFloat});
+  backward.refuses("no such types", [](BatchNormBackwardCall& c) { c.types = 6; });
+  backward.refuses("one sum", [](BatchNormBackwardCall& c) { c.of_bias = values; });
+  backward.refuses("no input", [](BatchNormBackwardCall& c) { c.input = nullptr; });
+}
+
 TEST(CudaModelCalls, CrossEntropyRefusesWhatIsNotDefined) {
   const Accepted<CrossEntropyCall> loss("reigen_cuda_cross_entropy", {.logits = values,
                                                                       .targets = numbers,

@@ -143,11 +143,13 @@ TEST(CudaPlugin, IsOfThisVersion) {
 TEST(CudaPlugin, ExportsItsCallsAndNothingElse) {
   const auto words = output_of(std::string(REIGEN_TEST_NM) + " -D --defined-only --format=just-symbols '" +
                                built("lib/libreigen_cuda.so") + "'");
-  EXPECT_THAT(words, ElementsAre("reigen_cuda_cross_entropy", "reigen_cuda_embedding_sums", "reigen_cuda_finish_norm",
-                                 "reigen_cuda_gelu", "reigen_cuda_gelu_backward", "reigen_cuda_multiply",
-                                 "reigen_cuda_norm", "reigen_cuda_norm_backward", "reigen_cuda_norm_sums",
-                                 "reigen_cuda_optimize", "reigen_cuda_reduce", "reigen_cuda_rotary",
-                                 "reigen_cuda_swiglu", "reigen_cuda_swiglu_backward", "reigen_cuda_version"));
+  EXPECT_THAT(words,
+              ElementsAre("reigen_cuda_batch_norm", "reigen_cuda_batch_norm_backward", "reigen_cuda_batch_norm_sums",
+                          "reigen_cuda_batch_statistics", "reigen_cuda_cross_entropy", "reigen_cuda_embedding_sums",
+                          "reigen_cuda_finish_norm", "reigen_cuda_gelu", "reigen_cuda_gelu_backward",
+                          "reigen_cuda_multiply", "reigen_cuda_norm", "reigen_cuda_norm_backward",
+                          "reigen_cuda_norm_sums", "reigen_cuda_optimize", "reigen_cuda_reduce", "reigen_cuda_rotary",
+                          "reigen_cuda_swiglu", "reigen_cuda_swiglu_backward", "reigen_cuda_version"));
 }
 
 TEST_F(CudaReduce, ReturnsTheErrorOfAMachineWithoutDevices) {
@@ -272,7 +274,7 @@ TEST(CudaKernels, RoundAsTheHostDoes) {
                               "\tdiv.rn.f32 \t%f1, %f2, %f3;\n"
                               "\tadd.ftz.f32 \t%f1, %f2, %f3;\n"),
               ElementsAre("fma.rn.f32", "div.approx.f32", "add.ftz.f32"));
-  for (const char* file : {"reduce.ptx.o", "optimize.ptx.o", "norm.ptx.o"}) {
+  for (const char* file : {"reduce.ptx.o", "optimize.ptx.o", "norm.ptx.o", "batch_norm.ptx.o"}) {
     const std::string ptx = ptx_of(report(file));
     EXPECT_NE(ptx.find("div.rn.f32"), std::string::npos) << file << " is not the PTX of the kernels";
     EXPECT_THAT(other_roundings(ptx), IsEmpty()) << file;
@@ -290,8 +292,8 @@ TEST(CudaKernels, KeepEverythingInRegisters) {
   EXPECT_EQ(planted[0].memory, 14);
   EXPECT_EQ(planted[0].registers, 40);
   constexpr int kMostShared = 48 * 1024;
-  for (const char* file :
-       {"reduce.ptxas", "optimize.ptxas", "norm.ptxas", "cross_entropy.ptxas", "activations.ptxas", "tokens.ptxas"}) {
+  for (const char* file : {"reduce.ptxas", "optimize.ptxas", "norm.ptxas", "batch_norm.ptxas", "cross_entropy.ptxas",
+                           "activations.ptxas", "tokens.ptxas"}) {
     const auto kernels = kernels_of(report(file));
     EXPECT_FALSE(kernels.empty()) << file;
     for (const Kernel& kernel : kernels) {

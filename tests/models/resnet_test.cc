@@ -112,6 +112,42 @@ TEST_P(ResNetTest, ComputesAndLearnsAsTorchvision) {
   expect_near(model.forward(pictures).detach(), expected["scores_after"], "scores after three steps");
 }
 
+// Three steps of a small network in fp64: the losses, the scores after them, and all buffers.
+std::vector<at::Tensor> learnt(std::int64_t depth, nn::Kernels kernels) {
+  ResNet model({.depth = depth, .classes = 5, .width = 4, .norm_batch = 3, .kernels = kernels});
+  model.to(at::kDouble);
+  model.initialize(3);
+  const at::Tensor pictures = scattered({5, 3, 40, 48}, 50);
+  const at::Tensor target = at::tensor({3, 1, 0, 4, 2}, at::kLong);
+  std::vector<at::Tensor> results;
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor loss = at::cross_entropy_loss(model.forward(pictures), target);
+    loss.backward();
+    results.push_back(loss.detach());
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& parameter : model.parameters()) {
+      parameter.sub_(parameter.grad(), 0.0003);  // larger steps make rounding errors grow
+      parameter.mutable_grad() = at::Tensor();
+    }
+  }
+  for (const at::Tensor& buffer : model.buffers()) results.push_back(buffer.to(at::kDouble));
+  model.eval();
+  results.push_back(model.forward(pictures).detach());
+  return results;
+}
+
+TEST(ResNetValuesTest, FusedKernelsLearnAsLibTorchs) {
+  for (const std::int64_t depth : {18, 50}) {
+    const auto found = learnt(depth, nn::Kernels::kFused);
+    const auto expected = learnt(depth, nn::Kernels::kTorch);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const double largest = expected[i].abs().max().item<double>();
+      EXPECT_LE((found[i] - expected[i]).abs().max().item<double>(), 1e-9 * largest) << depth << ", result " << i;
+    }
+  }
+}
+
 double deviation(const at::Tensor& values) {
   return values.detach().to(at::kDouble).square().mean().sqrt().item<double>();
 }

@@ -8,6 +8,7 @@
 #include "nn/fused.h"
 #include "reigen/nn/activations.h"
 #include "reigen/nn/autocast.h"
+#include "reigen/nn/batch_norm.h"
 #include "reigen/nn/cross_entropy.h"
 #include "reigen/nn/embedding.h"
 #include "reigen/nn/norm.h"
@@ -99,6 +100,22 @@ TEST(FusedOnAGpu, ActivationsGiveTheBitsOfTheCpu) {
         [](const Tensors& t) {
           return Tensors{nn::gelu(t[0], t[2]), nn::gelu(t[1]), swiglu(t[0], t[1]),
                          swiglu(t[0].narrow(1, 0, 7), t[1].narrow(1, 5, 7))};
+        },
+        values(), type, c10::toString(type));
+  }
+}
+
+TEST(FusedOnAGpu, BatchNormsGiveTheBitsOfTheCpu) {
+  at::manual_seed(8);
+  for (const at::ScalarType type : kTypes) {
+    expect_same_bits(
+        [](const Tensors& t) {
+          const BatchNormTensors tensors{t[2], t[3], at::zeros_like(t[2]).detach(), at::ones_like(t[2]).detach()};
+          const at::Tensor first = nn::batch_norm(t[0], tensors, {.relu = true});
+          const at::Tensor second = nn::batch_norm(first, tensors, {.residual = t[1], .relu = true});
+          return Tensors{second,
+                         nn::batch_norm(t[1].view({17, 24, 1, 3}), tensors, {.residual = {}, .training = false}),
+                         tensors.running_mean.clone().requires_grad_(), tensors.running_var.clone().requires_grad_()};
         },
         values(), type, c10::toString(type));
   }

@@ -97,7 +97,14 @@ Training gpt() {
 struct Model {
   const char* name;
   MakeTask make;
+  std::int64_t layers = 0;  // calls for fused layers in a forward and backward
 };
+// Each of the 2 layers of gpt has two norms (forward, backward, sums) and a GELU (forward, backward), the head has a
+// norm, then come loss, its factor, and the embedding's backward.
+constexpr std::int64_t kOfGpt = 2 * (2 * 3 + 2) + 3 + 2 + 1;
+// Each of the 20 batch norms of ResNet-18 has four calls (statistics, forward, sums, backward). The 5 norms of the last
+// stage have one value for each channel of a picture here, and so no statistics.
+constexpr std::int64_t kOfResNet18 = 15 * 4 + 5 * 3;
 
 using Case = std::tuple<Model, int, const char*>;  // model, ranks, shard
 std::string name_of(const ::testing::TestParamInfo<Case>& one) {
@@ -109,7 +116,7 @@ class SteadyStepTest : public TrainerTest, public ::testing::WithParamInterface<
 // Alone a rank has nothing to share, so two stages are enough.
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const Model& model : {Model{"mlp", mlp}, Model{"resnet18", resnet18}, Model{"gpt", gpt}}) {
+  for (const Model& model : {Model{"mlp", mlp}, Model{"resnet18", resnet18, kOfResNet18}, Model{"gpt", gpt, kOfGpt}}) {
     for (const int ranks : {1, 2, 4}) {
       for (const char* shard : {"none", "optimizer", "gradients", "parameters"}) {
         const std::string name = shard;
@@ -156,9 +163,7 @@ TEST_P(SteadyStepTest, WaitsForNothingAndAllocatesNothing) {
   const std::int64_t units = static_cast<std::int64_t>(model.make().task->units().size());
   // A sum for each bucket; with shares one for each unit, and for the parameters of no unit, in each backward.
   const std::int64_t sums = ranks == 1 ? 0 : by_units ? kBackwards * (units + 1) : 1;
-  // Calls for the layers of gpt in a forward and backward: each of its 2 layers has two norms (forward, backward, sums)
-  // and a GELU (forward, backward), the head has a norm, then come loss, its factor, and the embedding's backward.
-  const std::int64_t layers = std::string(model.name) == "gpt" ? 2 * (2 * 3 + 2) + 3 + 2 + 1 : 0;
+  const std::int64_t layers = model.layers;
   constexpr std::int64_t kOptimizer = 1;
   constexpr std::int64_t kNorm = 3;
   for (const std::vector<Calls>& windows : train(ranks, model.make, run)) {

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reigen/nn/kernels.h"
 #include "reigen/nn/unit.h"
 
 namespace reigen::models {
@@ -39,6 +40,8 @@ struct ResNetOptions {
   // initialize() draws the weights of the linear layer from N(0, classifier_deviation²), and sets its bias to 0 (Goyal
   // et al. take 0.01). With 0, weights and bias are uniform in ±1/sqrt(fan_in), as in torchvision.
   double classifier_deviation = 0;
+  // The operations of norms with the addition and ReLU after them (nn/batch_norm.h), or LibTorch's.
+  nn::Kernels kernels = nn::Kernels::kAuto;
 };
 
 class ResNet : public torch::nn::Module {

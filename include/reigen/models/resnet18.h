@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reigen/nn/kernels.h"
 #include "reigen/nn/unit.h"
 
 namespace reigen::models {
@@ -28,6 +29,8 @@ struct ResNet18Options {
   // part. If no part is divided between ranks, the results do not depend on the number of ranks. A part with fewer than
   // two values per channel has no variance, so it is normalised with the running statistics.
   std::int64_t norm_batch = 32;
+  // The operations of norms with the addition and ReLU after them (nn/batch_norm.h), or LibTorch's.
+  nn::Kernels kernels = nn::Kernels::kAuto;
 };
 
 class ResNet18 : public torch::nn::Module {

@@ -10,7 +10,7 @@ namespace reigen::nn {
 
 enum class Kernels : std::uint8_t {
   kAuto,   // kFused on a GPU, kTorch on the CPU
-  kFused,  // Reigen's: norm.h, activations.h, embedding.h, cross_entropy.h
+  kFused,  // Reigen's: norm.h, batch_norm.h, activations.h, embedding.h, cross_entropy.h
   kTorch,  // LibTorch's
 };
 

@@ -25,6 +25,7 @@ struct ResNet18TaskOptions {
   bool without_memory = false;         // if true, data_parallel() allocates the weights' memory (without_memory.h)
   std::int64_t width = 64;             // `width` and `norm_batch` are as in models::ResNet18Options
   std::int64_t norm_batch = 32;
+  nn::Kernels kernels = nn::Kernels::kAuto;  // as in models::ResNet18Options
   double label_smoothing = 0;  // share of each target that is spread over all classes, in the training's loss
 };
 

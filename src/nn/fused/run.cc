@@ -24,6 +24,10 @@ constexpr std::int64_t kElementsOfThread = 32768;  // so many are worth a thread
 auto function_of(const device::NormCall&) { return device::kernels().norm; }
 auto function_of(const device::NormBackwardCall&) { return device::kernels().norm_backward; }
 auto function_of(const device::NormSumsCall&) { return device::kernels().norm_sums; }
+auto function_of(const device::BatchStatisticsCall&) { return device::kernels().batch_statistics; }
+auto function_of(const device::BatchNormCall&) { return device::kernels().batch_norm; }
+auto function_of(const device::BatchNormSumsCall&) { return device::kernels().batch_norm_sums; }
+auto function_of(const device::BatchNormBackwardCall&) { return device::kernels().batch_norm_backward; }
 auto function_of(const device::CrossEntropyCall&) { return device::kernels().cross_entropy; }
 auto function_of(const device::MultiplyCall&) { return device::kernels().multiply; }
 auto function_of(const device::GeluCall&) { return device::kernels().gelu; }
@@ -50,6 +54,10 @@ void run(const at::Tensor& on, const Call& call) {
 template void run(const at::Tensor&, const device::NormCall&);
 template void run(const at::Tensor&, const device::NormBackwardCall&);
 template void run(const at::Tensor&, const device::NormSumsCall&);
+template void run(const at::Tensor&, const device::BatchStatisticsCall&);
+template void run(const at::Tensor&, const device::BatchNormCall&);
+template void run(const at::Tensor&, const device::BatchNormSumsCall&);
+template void run(const at::Tensor&, const device::BatchNormBackwardCall&);
 template void run(const at::Tensor&, const device::CrossEntropyCall&);
 template void run(const at::Tensor&, const device::MultiplyCall&);
 template void run(const at::Tensor&, const device::GeluCall&);

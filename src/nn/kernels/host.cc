@@ -83,6 +83,7 @@ struct Team {
 #include "nn/kernels/packs.inl"
 // The loops use what packs.inl declares.
 #include "nn/kernels/activations.inl"
+#include "nn/kernels/batch_norm.inl"
 #include "nn/kernels/cross_entropy.inl"
 #include "nn/kernels/norm.inl"
 #include "nn/kernels/tokens.inl"
@@ -120,7 +121,53 @@ void add_blocks(const void* parts, void* to, std::int64_t rows, std::int64_t col
   });
 }
 
+// The second step of the statistics of columns.
+template <typename Column, typename Call>
+void run_columns(const Call& call, const Share& share) {
+  using C = typename Column::C;
+  share(call.columns, device::sums_of(call.rows), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t column = begin; column < end; ++column) {
+      C first = 0;
+      for (int slice = 0; slice < kSlices; ++slice) first += Column::first(call, column, slice);
+      C second = 0;
+      for (int slice = 0; slice < kSlices; ++slice) second += Column::second(call, column, slice, first);
+      Column::finish(call, column, first, second);
+    }
+  });
+}
+
 }  // namespace
+
+void run(const device::BatchStatisticsCall& call, const Share& share) {
+  with_types(call.types, [&]<typename T>() {
+    run_blocks<BatchSums<T>, T::kWidth>(call, device::sums_of(call.rows), call.columns, share);
+    run_columns<BatchStatistics<T>>(call, share);
+  });
+}
+
+void run(const device::BatchNormCall& call, const Share& share) {
+  with_types(call.types, [&]<typename T>() {
+    run_blocks<BatchNorm<T>, T::kWidth>(call, device::sums_of(call.rows), call.columns, share);
+  });
+}
+
+void run(const device::BatchNormSumsCall& call, const Share& share) {
+  with_types(call.types, [&]<typename T>() {
+    using C = typename T::Computed;
+    using Sums = TypesOf<Plain<C>, Plain<C>, 1>;
+    const std::int64_t blocks = device::sums_of(call.rows);
+    run_blocks<BatchNormSums<T>, T::kWidth>(call, blocks, call.columns, share);
+    const auto* const parts = static_cast<const C*>(call.parts);
+    add_blocks<Sums>(parts, call.of_weight, call.rows, call.columns, share);
+    add_blocks<Sums>(parts + blocks * call.columns, call.of_bias, call.rows, call.columns, share);
+  });
+}
+
+void run(const device::BatchNormBackwardCall& call, const Share& share) {
+  with_types(call.types, [&]<typename T>() {
+    run_blocks<BatchNormBackward<T>, T::kWidth>(call, device::sums_of(call.rows), call.columns, share);
+  });
+}
 
 void run(const device::NormCall& call, const Share& share) {
   with_types(call.types, [&]<typename T>() { run_rows<NormRow<T>>(call, call.columns, share); });

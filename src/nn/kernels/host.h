@@ -19,6 +19,10 @@ using Share = std::function<void(std::int64_t count, std::int64_t elements, cons
 void run(const device::NormCall& call, const Share& share);
 void run(const device::NormBackwardCall& call, const Share& share);
 void run(const device::NormSumsCall& call, const Share& share);
+void run(const device::BatchStatisticsCall& call, const Share& share);
+void run(const device::BatchNormCall& call, const Share& share);
+void run(const device::BatchNormSumsCall& call, const Share& share);
+void run(const device::BatchNormBackwardCall& call, const Share& share);
 void run(const device::CrossEntropyCall& call, const Share& share);
 void run(const device::MultiplyCall& call, const Share& share);
 void run(const device::GeluCall& call, const Share& share);

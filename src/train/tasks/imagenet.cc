@@ -1,5 +1,7 @@
 #include "train/tasks/imagenet.h"
 
+#include "train/tasks/kernels_option.h"
+
 namespace reigen::train {
 namespace {
 
@@ -113,7 +115,8 @@ Config imagenet_defaults() {
       {.key = "zero_last_norm",
        .value = true,
        .meaning = "the last norm of each block begins with weights of 0, so that the block is the identity"},
-      {"classifier_deviation", 0.0, "initial weights of the last layer are normal with this deviation; 0: uniform", 0}};
+      {"classifier_deviation", 0.0, "initial weights of the last layer are normal with this deviation; 0: uniform", 0},
+      kernels_option(kResNetOperations)};
   return config;
 }
 
@@ -141,7 +144,8 @@ models::ResNetOptions resnet_options(const Config& config, std::int64_t classes)
           .classes = classes,
           .norm_batch = config.model["norm_batch"],
           .zero_last_norm = config.model.flag("zero_last_norm"),
-          .classifier_deviation = config.model.real("classifier_deviation")};
+          .classifier_deviation = config.model.real("classifier_deviation"),
+          .kernels = kernels_of(config)};
 }
 
 }  // namespace reigen::train

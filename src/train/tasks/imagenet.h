@@ -10,6 +10,9 @@
 
 namespace reigen::train {
 
+// What Reigen computes of a ResNet by its own operations (kernels_option.h).
+inline constexpr const char* kResNetOperations = "norms with the addition and ReLU after them";
+
 inline constexpr std::int64_t kImageNetSamples = 1'281'167;  // of ILSVRC 2012's training set
 inline constexpr std::int64_t kImageNetClasses = 1000;
 

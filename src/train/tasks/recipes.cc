@@ -7,6 +7,7 @@
 #include "reigen/train/resnet18_task.h"
 #include "reigen/train/resnet_task.h"
 #include "train/tasks/imagenet.h"
+#include "train/tasks/kernels_option.h"
 
 namespace reigen::train {
 
@@ -97,7 +98,8 @@ Recipe resnet18() {
           .defaults = class_defaults(
               {.epochs = 5, .warmup_steps = 500},
               {{"width", 64, "channels of the first stage"},
-               {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0}}),
+               {"norm_batch", 32, "samples that batch normalisation takes together; 0: all of a rank's batch", 0},
+               kernels_option(kResNetOperations)}),
           .batch_per_rank = 32,
           .make = [](const Config& config, bool without_memory) {
             return as_both(
@@ -106,6 +108,7 @@ Recipe resnet18() {
                                                                    .without_memory = without_memory,
                                                                    .width = config.model["width"],
                                                                    .norm_batch = config.model["norm_batch"],
+                                                                   .kernels = kernels_of(config),
                                                                    .label_smoothing = config.train.label_smoothing}));
           }};
 }
@@ -139,19 +142,8 @@ Recipe resnet50() {
           }};
 }
 
-nn::Kernels kernels_of(const std::string& name) {
-  if (name == "fused") return nn::Kernels::kFused;
-  return name == "torch" ? nn::Kernels::kTorch : nn::Kernels::kAuto;
-}
-
-ModelOption kernels_option() {
-  return {.key = "kernels",
-          .value = std::string("auto"),
-          .meaning =
-              "fused: Reigen's operations for norms, activations, embedding and loss; torch: LibTorch's; auto: "
-              "fused on a GPU",
-          .choices = {"auto", "fused", "torch"}};
-}
+// What Reigen computes of a decoder by its own operations.
+const char* const kDecoderOperations = "norms, activations, embedding and loss";
 
 template <class DecoderTask, class Sizes>
 Training decoder_task(const Config& config, bool without_memory, const Sizes& sizes) {
@@ -175,7 +167,7 @@ Recipe gpt() {
                {"heads", 6, "heads of attention; must divide model.dim"},
                {"context", 256, "tokens of a window"},
                {"vocab", 0, "tokens; 0: as many as the tokenizer has, or the text has different bytes", 0},
-               kernels_option()}),
+               kernels_option(kDecoderOperations)}),
           .batch_per_rank = 8,
           .make = [](const Config& config, bool without_memory) {
             return decoder_task<GptTask>(config, without_memory, gpt_options(config));
@@ -195,7 +187,7 @@ Recipe llama() {
                {"context", 256, "tokens of a window"},
                {"vocab", 0, "tokens; 0: as many as the tokenizer has, or the text has different bytes", 0},
                {.key = "tied", .value = false, .meaning = "the last layer has the embedding's weight"},
-               kernels_option()}),
+               kernels_option(kDecoderOperations)}),
           .batch_per_rank = 8,
           .make = [](const Config& config, bool without_memory) {
             return decoder_task<LlamaTask>(config, without_memory, llama_options(config));
@@ -210,7 +202,7 @@ models::GptOptions gpt_options(const Config& config) {
           .dim = config.model["dim"],
           .heads = config.model["heads"],
           .context = config.model["context"],
-          .kernels = kernels_of(config.model.text("kernels"))};
+          .kernels = kernels_of(config)};
 }
 
 models::LlamaOptions llama_options(const Config& config) {
@@ -222,7 +214,7 @@ models::LlamaOptions llama_options(const Config& config) {
           .hidden = config.model["hidden"],
           .context = config.model["context"],
           .tied = config.model.flag("tied"),
-          .kernels = kernels_of(config.model.text("kernels"))};
+          .kernels = kernels_of(config)};
 }
 
 const std::vector<Recipe>& recipes() {

@@ -14,9 +14,11 @@ ResNet18Task::ResNet18Task(const ResNet18TaskOptions& options) : options_(option
 models::ResNet18& ResNet18Task::module() {
   if (!model_) {
     training();
-    model_ = make_model<models::ResNet18>(
-        options_.without_memory, options_.type,
-        models::ResNet18Options{.classes = classes_, .width = options_.width, .norm_batch = options_.norm_batch});
+    model_ = make_model<models::ResNet18>(options_.without_memory, options_.type,
+                                          models::ResNet18Options{.classes = classes_,
+                                                                  .width = options_.width,
+                                                                  .norm_batch = options_.norm_batch,
+                                                                  .kernels = options_.kernels});
   }
   return *model_;
 }

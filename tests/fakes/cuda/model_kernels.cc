@@ -73,6 +73,54 @@ void each_address(device::NormSumsCall& c, const Use& use) {
   use(c.of_bias, c.columns * s.wide);
 }
 template <class Use>
+void each_address(device::BatchStatisticsCall& c, const Use& use) {
+  const Sizes s = sizes_of(c.types);
+  use(c.input, c.rows * c.columns * s.narrow);
+  use(c.parts, 2 * device::sums_of(c.rows) * c.columns * s.computed);
+  use(c.mean, c.columns * s.computed);
+  use(c.rstd, c.columns * s.computed);
+  use(c.running_mean, c.columns * s.wide);
+  use(c.running_var, c.columns * s.wide);
+}
+// The addresses that the three other calls of a batch normalisation have.
+template <class Call, class Use>
+void each_batch_address(Call& c, const Use& use) {
+  const Sizes s = sizes_of(c.types);
+  use(c.input, c.rows * c.columns * s.narrow);
+  use(c.weight, c.columns * s.wide);
+  use(c.bias, c.columns * s.wide);
+  use(c.mean, c.columns * s.computed);
+  use(c.rstd, c.columns * s.computed);
+}
+template <class Use>
+void each_address(device::BatchNormCall& c, const Use& use) {
+  each_batch_address(c, use);
+  const long long bytes = c.rows * c.columns * sizes_of(c.types).narrow;
+  use(c.residual, bytes);
+  use(c.output, bytes);
+}
+template <class Use>
+void each_address(device::BatchNormSumsCall& c, const Use& use) {
+  each_batch_address(c, use);
+  const Sizes s = sizes_of(c.types);
+  const long long bytes = c.rows * c.columns * s.narrow;
+  use(c.of_output, bytes);
+  use(c.output, bytes);
+  use(c.of_residual, bytes);
+  use(c.parts, 2 * device::sums_of(c.rows) * c.columns * s.computed);
+  use(c.of_weight, c.columns * s.computed);
+  use(c.of_bias, c.columns * s.computed);
+}
+template <class Use>
+void each_address(device::BatchNormBackwardCall& c, const Use& use) {
+  each_batch_address(c, use);
+  const Sizes s = sizes_of(c.types);
+  use(c.of_output, c.rows * c.columns * s.narrow);
+  use(c.of_weight, c.columns * s.computed);
+  use(c.of_bias, c.columns * s.computed);
+  use(c.of_input, c.rows * c.columns * s.narrow);
+}
+template <class Use>
 void each_address(device::CrossEntropyCall& c, const Use& use) {
   const Sizes s = sizes_of(c.types);
   const long long count = c.rows * c.columns;
@@ -172,6 +220,10 @@ void add_model_kernels(device::Kernels& table) {
   table.norm = &enqueue;
   table.norm_backward = &enqueue;
   table.norm_sums = &enqueue;
+  table.batch_statistics = &enqueue;
+  table.batch_norm = &enqueue;
+  table.batch_norm_sums = &enqueue;
+  table.batch_norm_backward = &enqueue;
   table.cross_entropy = &enqueue;
   table.multiply = &enqueue;
   table.gelu = &enqueue;

@@ -22,6 +22,18 @@ int reigen_cuda_norm_backward(const reigen::device::NormBackwardCall* call, void
 int reigen_cuda_norm_sums(const reigen::device::NormSumsCall* call, void* stream) {
   return kernels().norm_sums(call, stream);
 }
+int reigen_cuda_batch_statistics(const reigen::device::BatchStatisticsCall* call, void* stream) {
+  return kernels().batch_statistics(call, stream);
+}
+int reigen_cuda_batch_norm(const reigen::device::BatchNormCall* call, void* stream) {
+  return kernels().batch_norm(call, stream);
+}
+int reigen_cuda_batch_norm_sums(const reigen::device::BatchNormSumsCall* call, void* stream) {
+  return kernels().batch_norm_sums(call, stream);
+}
+int reigen_cuda_batch_norm_backward(const reigen::device::BatchNormBackwardCall* call, void* stream) {
+  return kernels().batch_norm_backward(call, stream);
+}
 int reigen_cuda_cross_entropy(const reigen::device::CrossEntropyCall* call, void* stream) {
   return kernels().cross_entropy(call, stream);
 }
