@@ -1,6 +1,6 @@
 // GELU with a bias, and SwiGLU, on the device. The loops come from the host's source (nn/kernels/activations.inl),
 // except exp and erf, which are CUDA's.
-#include "team.h"
+#include "launch.h"
 
 namespace reigen::nn::kernels {
 namespace {

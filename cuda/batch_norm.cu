@@ -1,6 +1,6 @@
 // Batch normalisation with an addition and ReLU, on the device. The loops come from the host's source
 // (nn/kernels/batch_norm.inl), so results have the bits of the host.
-#include "team.h"
+#include "launch.h"
 
 namespace reigen::nn::kernels {
 namespace {

@@ -335,59 +335,32 @@ void compare_batch_norm(Comparison& comparison, ModelTypes types, int shift, con
   const int sums = a.result(Kind::kComputed, parts_of);
   const int of_weight = a.result(Kind::kComputed, s.columns), of_bias = a.result(Kind::kComputed, s.columns);
   // Each call reads what the calls before it have written.
-  comparison.compare(
-      "batch statistics", plugin<decltype(reigen_cuda_batch_statistics)>("reigen_cuda_batch_statistics"), a, what,
-      [&](const Address& at) {
-        return device::BatchStatisticsCall{at(x),  at(parts), at(mean), at(rstd), at(running_mean), at(running_var),
-                                           s.rows, s.columns, 0.1,      1e-5,     a.types()};
-      },
-      true);
-  comparison.compare(
-      "batch norm", plugin<decltype(reigen_cuda_batch_norm)>("reigen_cuda_batch_norm"), a, what,
-      [&](const Address& at) {
-        return device::BatchNormCall{at(x),      at(residual), at(weight), at(bias), at(mean), at(rstd),
-                                     at(output), s.rows,       s.columns,  relu,     a.types()};
-      },
-      true);
-  comparison.compare(
-      "batch norm's sums", plugin<decltype(reigen_cuda_batch_norm_sums)>("reigen_cuda_batch_norm_sums"), a, what,
-      [&](const Address& at) {
-        return device::BatchNormSumsCall{at(of_output),
-                                         at(x),
-                                         at(has.added ? output : -1),
-                                         at(weight),
-                                         at(bias),
-                                         at(mean),
-                                         at(rstd),
-                                         at(of_residual),
-                                         at(sums),
-                                         at(of_weight),
-                                         at(of_bias),
-                                         s.rows,
-                                         s.columns,
-                                         relu,
-                                         a.types()};
-      },
-      true);
-  comparison.compare(
-      "batch norm's backward", plugin<decltype(reigen_cuda_batch_norm_backward)>("reigen_cuda_batch_norm_backward"), a,
-      what,
-      [&](const Address& at) {
-        return device::BatchNormBackwardCall{at(has.added ? of_residual : of_output),
-                                             at(x),
-                                             at(weight),
-                                             at(bias),
-                                             at(mean),
-                                             at(rstd),
-                                             at(of_weight),
-                                             at(of_bias),
-                                             at(of_x),
-                                             s.rows,
-                                             s.columns,
-                                             relu && !has.added,
-                                             a.types()};
-      },
-      true);
+  const auto exact = [&](const char* name, auto* function, const auto& make) {
+    comparison.compare(name, function, a, what, make, true);
+  };
+  exact("batch statistics", plugin<decltype(reigen_cuda_batch_statistics)>("reigen_cuda_batch_statistics"),
+        [&](const Address& at) {
+          return device::BatchStatisticsCall{at(x),  at(parts), at(mean), at(rstd), at(running_mean), at(running_var),
+                                             s.rows, s.columns, 0.1,      1e-5,     a.types()};
+        });
+  exact("batch norm", plugin<decltype(reigen_cuda_batch_norm)>("reigen_cuda_batch_norm"), [&](const Address& at) {
+    return device::BatchNormCall{at(x),      at(residual), at(weight), at(bias), at(mean), at(rstd),
+                                 at(output), s.rows,       s.columns,  relu,     a.types()};
+  });
+  exact("batch norm's sums", plugin<decltype(reigen_cuda_batch_norm_sums)>("reigen_cuda_batch_norm_sums"),
+        [&](const Address& at) {
+          const int kept = has.added ? output : -1;
+          return device::BatchNormSumsCall{at(of_output), at(x),    at(kept),        at(weight), at(bias),
+                                           at(mean),      at(rstd), at(of_residual), at(sums),   at(of_weight),
+                                           at(of_bias),   s.rows,   s.columns,       relu,       a.types()};
+        });
+  exact("batch norm's backward", plugin<decltype(reigen_cuda_batch_norm_backward)>("reigen_cuda_batch_norm_backward"),
+        [&](const Address& at) {
+          const int g = has.added ? of_residual : of_output;
+          return device::BatchNormBackwardCall{
+              at(g),       at(x),    at(weight), at(bias),  at(mean),           at(rstd), at(of_weight),
+              at(of_bias), at(of_x), s.rows,     s.columns, relu && !has.added, a.types()};
+        });
 }
 
 void compare_batch_norms(Comparison& comparison) {

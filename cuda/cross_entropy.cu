@@ -1,6 +1,6 @@
 // Cross entropy on the device. The loops come from the host's source (nn/kernels/cross_entropy.inl), except exp and
 // log, which are CUDA's.
-#include "team.h"
+#include "launch.h"
 
 namespace reigen::nn::kernels {
 namespace {

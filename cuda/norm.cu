@@ -1,6 +1,6 @@
 // LayerNorm and RMSNorm on the device. The loops come from the host's source (nn/kernels/norm.inl). nvcc must round
 // every operation on its own, as -ffp-contract=off does on the host: cuda/CMakeLists.txt has the flags.
-#include "team.h"
+#include "launch.h"
 
 namespace reigen::nn::kernels {
 namespace {

@@ -1,6 +1,6 @@
 // Rotary position embedding, and the gradient of an embedding's weight, on the device. The loops come from the host's
 // source (nn/kernels/tokens.inl) and give the host's bits.
-#include "team.h"
+#include "launch.h"
 
 namespace reigen::nn::kernels {
 namespace {
