@@ -11,7 +11,8 @@ if(NOT REIGEN_CCACHE_PROGRAM)
 endif()
 # ccache compares paths relative to the checkout, not absolute ones, and precompiled headers by their contents.
 set(CMAKE_CXX_COMPILER_LAUNCHER
-    env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
+    env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content CCACHE_PCH_EXTSUM=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "${REIGEN_CCACHE_PROGRAM}")
 set(CMAKE_C_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
 add_compile_options(-fpch-preprocess)
+set(REIGEN_PCH_LAUNCHER "${CMAKE_CURRENT_LIST_DIR}/reigen_with_sum.sh" "${CMAKE_CXX_COMPILER_LAUNCHER}")

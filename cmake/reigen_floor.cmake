@@ -90,10 +90,13 @@ function(reigen_floor)
   endif()
 endfunction()
 
-# The empty source of a target that only makes a precompiled header. CMake makes no header if its only source skips precompiled headers. If
+# For a target that only makes a precompiled header, and its empty source. CMake makes no header if its only source skips precompiled headers. If
 # the source uses the header, its object takes 5 to 9 s, because g++ compiles the header's deferred code at the end of the file. So this source
 # is compiled without __cplusplus: CMake's header is then empty, and g++ does not use the precompiled one.
-function(reigen_source_of_headers source)
+function(reigen_only_makes_headers target source)
+  if(REIGEN_PCH_LAUNCHER)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${REIGEN_PCH_LAUNCHER}")
+  endif()
   set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
     COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU>:-U__cplusplus;-w>")
 endfunction()
@@ -130,7 +133,7 @@ function(reigen_make_test_headers)
   endif()
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${headers}.cc" CONTENT "")
   add_library(${headers} OBJECT "${PROJECT_BINARY_DIR}/${headers}.cc")
-  reigen_source_of_headers("${PROJECT_BINARY_DIR}/${headers}.cc")
+  reigen_only_makes_headers(${headers} "${PROJECT_BINARY_DIR}/${headers}.cc")
   reigen_test_defaults(${headers})
   target_link_libraries(${headers} PRIVATE GTest::gmock fmt::fmt nlohmann_json::nlohmann_json)
   target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <nlohmann/json.hpp>)

@@ -57,7 +57,7 @@ endfunction()
 # does not include all of torch/torch.h, because every file would instantiate its templates again: five seconds instead of three.
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/torch_pch.cc" CONTENT "")
 add_library(reigen_torch_pch OBJECT "${PROJECT_BINARY_DIR}/torch_pch.cc")
-reigen_source_of_headers("${PROJECT_BINARY_DIR}/torch_pch.cc")
+reigen_only_makes_headers(reigen_torch_pch "${PROJECT_BINARY_DIR}/torch_pch.cc")
 reigen_target_defaults(reigen_torch_pch)
 reigen_compile_with_torch(reigen_torch_pch)
 target_link_libraries(reigen_torch_pch PRIVATE reigen_libtorch fmt::fmt)
