@@ -41,7 +41,7 @@ int enqueue(const device::GeluBackwardCall& call, cudaStream_t stream) {
     result = start_blocks<GeluBackward, T>(call, in_packs, stream);
     if (result != cudaSuccess || call.of_bias == nullptr) return;
     result = start_add_blocks<typename T::Single>(static_cast<const typename T::Computed*>(call.parts), call.of_bias,
-                                                  call.rows, call.columns, stream);
+                                                  device::sums_of(call.rows), call.columns, stream);
   });
   return forgotten(result);
 }

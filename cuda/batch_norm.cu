@@ -15,9 +15,8 @@ bool is_possible(const Call& call) {
 
 // Block<TypesOf<...>> is the function of a block of rows.
 template <template <typename> class Block, typename T, typename Call>
-cudaError_t start_blocks(const Call& call, bool in_packs, cudaStream_t stream) {
+cudaError_t start_blocks(const Call& call, std::int64_t blocks, bool in_packs, cudaStream_t stream) {
   if (call.rows == 0) return cudaSuccess;
-  const std::int64_t blocks = device::sums_of(call.rows);
   if (in_packs) return start_packs<Block<T>, T::kWidth>(call, call.columns, blocks, stream);
   return start_packs<Block<typename T::Single>, 1>(call, call.columns, blocks, stream);
 }
@@ -27,7 +26,8 @@ int enqueue(const device::BatchStatisticsCall& call, cudaStream_t stream) {
   if (!(call.eps >= 0) || (call.running_mean == nullptr) != (call.running_var == nullptr)) return cudaErrorInvalidValue;
   cudaError_t result = cudaErrorInvalidValue;
   with_types(call.types, [&]<typename T>() {
-    result = start_blocks<BatchSums, T>(call, fit_packs(T::kWidth, {call.input, call.parts}, {call.columns}), stream);
+    const bool in_packs = fit_packs(T::kWidth, {call.input, call.parts}, {call.columns});
+    result = start_blocks<BatchSums, T>(call, device::batch_sums_of(call.rows), in_packs, stream);
     if (result == cudaSuccess) result = start_two_sums<BatchStatistics<T>>(call, stream);
   });
   return forgotten(result);
@@ -40,7 +40,7 @@ int enqueue(const device::BatchNormCall& call, cudaStream_t stream) {
     const bool in_packs =
         fit_packs(T::kWidth, {call.input, call.residual, call.weight, call.bias, call.mean, call.rstd, call.output},
                   {call.columns});
-    result = start_blocks<BatchNorm, T>(call, in_packs, stream);
+    result = start_blocks<BatchNorm, T>(call, device::sums_of(call.rows), in_packs, stream);
   });
   return forgotten(result);
 }
@@ -57,11 +57,11 @@ int enqueue(const device::BatchNormSumsCall& call, cudaStream_t stream) {
                                      call.rstd, call.of_residual, call.parts},
                                     {call.columns});
     const auto* const parts = static_cast<const C*>(call.parts);
-    result = start_blocks<BatchNormSums, T>(call, in_packs, stream);
-    if (result == cudaSuccess) result = start_add_blocks<Sums>(parts, call.of_weight, call.rows, call.columns, stream);
+    const std::int64_t blocks = device::batch_sums_of(call.rows);
+    result = start_blocks<BatchNormSums, T>(call, blocks, in_packs, stream);
+    if (result == cudaSuccess) result = start_add_blocks<Sums>(parts, call.of_weight, blocks, call.columns, stream);
     if (result != cudaSuccess) return;
-    result = start_add_blocks<Sums>(parts + device::sums_of(call.rows) * call.columns, call.of_bias, call.rows,
-                                    call.columns, stream);
+    result = start_add_blocks<Sums>(parts + blocks * call.columns, call.of_bias, blocks, call.columns, stream);
   });
   return forgotten(result);
 }
@@ -75,7 +75,7 @@ int enqueue(const device::BatchNormBackwardCall& call, cudaStream_t stream) {
                                     {call.of_output, call.input, call.weight, call.bias, call.mean, call.rstd,
                                      call.of_weight, call.of_bias, call.of_input},
                                     {call.columns});
-    result = start_blocks<BatchNormBackward, T>(call, in_packs, stream);
+    result = start_blocks<BatchNormBackward, T>(call, device::sums_of(call.rows), in_packs, stream);
   });
   return forgotten(result);
 }

@@ -152,9 +152,8 @@ cudaError_t start_once(const Call& call, cudaStream_t stream) {
 }
 
 template <typename T>
-cudaError_t start_add_blocks(const typename T::Computed* parts, void* to, std::int64_t rows, std::int64_t columns,
+cudaError_t start_add_blocks(const typename T::Computed* parts, void* to, std::int64_t blocks, std::int64_t columns,
                              cudaStream_t stream) {
-  const std::int64_t blocks = device::sums_of(rows);
   return start(&add_blocks<T>, grid_of((columns + kWarp - 1) / kWarp), dim3(kWarp, kSlices),
                {&parts, &to, &blocks, &columns}, stream);
 }

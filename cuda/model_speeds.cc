@@ -89,7 +89,7 @@ void measure_norms(Speeds& s, const char* model, std::int64_t columns) {
 void measure_batch_norms(Speeds& s, const char* layer, std::int64_t rows, std::int64_t columns) {
   const std::int64_t n = rows * columns;
   const auto name = [&](const char* what) { return fmt::format("{}, ResNet-50 {}", what, layer); };
-  const auto parts = [&] { return s.next(2 * device::sums_of(rows) * columns, 4); };
+  const auto parts = [&] { return s.next(2 * device::batch_sums_of(rows) * columns, 4); };
   const auto channel = [&] { return s.next(columns, 4); };
   s.time(name("batch statistics"), kernel<decltype(reigen_cuda_batch_statistics)>("reigen_cuda_batch_statistics"),
          device::BatchStatisticsCall{s.next(n, 2), parts(), channel(), channel(), channel(), channel(), rows, columns,
@@ -158,6 +158,7 @@ void measure(bool small) {
   measure_norms(speeds, "GPT-2", 768);
   measure_norms(speeds, "Llama", 4096);
   const std::int64_t pictures = small ? 1 : 256;
+  measure_batch_norms(speeds, "112x112x64", pictures * 112 * 112, 64);
   measure_batch_norms(speeds, "56x56x256", pictures * 56 * 56, 256);
   measure_batch_norms(speeds, "7x7x2048", pictures * 7 * 7, 2048);
   measure_loss(speeds, "GPT-2", 50304);

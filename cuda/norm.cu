@@ -27,9 +27,9 @@ cudaError_t start_sums(const device::NormSumsCall& call, bool in_packs, cudaStre
     result = in_packs ? start_columns<NormSums<T>, T::kWidth>(call, call.columns, blocks, stream)
                       : start_columns<NormSums<Single>, 1>(call, call.columns, blocks, stream);
   }
-  if (result == cudaSuccess) result = start_add_blocks<Single>(parts, call.of_weight, call.rows, call.columns, stream);
+  if (result == cudaSuccess) result = start_add_blocks<Single>(parts, call.of_weight, blocks, call.columns, stream);
   if (result != cudaSuccess || call.of_bias == nullptr) return result;
-  return start_add_blocks<Single>(parts + blocks * call.columns, call.of_bias, call.rows, call.columns, stream);
+  return start_add_blocks<Single>(parts + blocks * call.columns, call.of_bias, blocks, call.columns, stream);
 }
 
 bool has_sizes(long long rows, long long columns) { return rows >= 0 && columns >= 1; }

@@ -14,7 +14,7 @@ CLASSES = {"GPT-2": 50304, "Llama": 128256}
 HIDDEN, WIDE = 4 * 768, 14336
 HEADS, HALF = 32, 64
 # Rows of a picture and columns of the layers whose batch norms are measured.
-LAYERS = {"ResNet-50 56x56x256": (56 * 56, 256), "ResNet-50 7x7x2048": (7 * 7, 2048)}
+LAYERS = {"ResNet-50 112x112x64": (112 * 112, 64), "ResNet-50 56x56x256": (56 * 56, 256), "ResNet-50 7x7x2048": (7 * 7, 2048)}
 PICTURES = 256
 PARAMETERS = 124_000_000
 

@@ -23,6 +23,17 @@ enum class ModelTypes {
 inline constexpr long long kRowsOfSum = 32;
 constexpr long long sums_of(long long rows) { return (rows + kRowsOfSum - 1) / kRowsOfSum; }
 
+// The same for batch normalisations, which have up to millions of rows: the blocks are longer if there are many rows,
+// so that the second step adds up at most kMostBatchSums sums.
+inline constexpr long long kMostBatchSums = 4096;
+constexpr long long batch_rows_of_sum(long long rows) {
+  const long long whole = kRowsOfSum * kMostBatchSums;
+  return rows <= whole ? kRowsOfSum : kRowsOfSum * ((rows + whole - 1) / whole);
+}
+constexpr long long batch_sums_of(long long rows) {
+  return (rows + batch_rows_of_sum(rows) - 1) / batch_rows_of_sum(rows);
+}
+
 // y = x + d; output = (y - mean(y))·rstd·weight + bias, with rstd = 1 / sqrt(mean((y - mean(y))²) + eps), for each row.
 // RMSNorm has no mean: output = y·rstd·weight, with rstd = 1 / sqrt(mean(y²) + eps).
 struct NormCall {
@@ -74,7 +85,7 @@ struct NormSumsCall {
 //   running_mean = (1 - momentum)·running_mean + momentum·mean; running_var likewise with sum((x - mean)²) / (rows - 1)
 struct BatchStatisticsCall {
   const void* input = nullptr;   // x, narrow
-  void* parts = nullptr;         // computed, 2·sums_of(rows)·columns elements
+  void* parts = nullptr;         // computed, 2·batch_sums_of(rows)·columns elements
   void* mean = nullptr;          // computed, one for each column
   void* rstd = nullptr;          // computed, one for each column
   void* running_mean = nullptr;  // wide, one for each column; null: there is none
@@ -112,7 +123,7 @@ struct BatchNormSumsCall {
   const void* mean = nullptr;
   const void* rstd = nullptr;
   void* of_residual = nullptr;  // narrow; null: it is not wanted
-  void* parts = nullptr;        // computed, 2·sums_of(rows)·columns elements
+  void* parts = nullptr;        // computed, 2·batch_sums_of(rows)·columns elements
   void* of_weight = nullptr;    // computed
   void* of_bias = nullptr;      // computed
   long long rows = 0;

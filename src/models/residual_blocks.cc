@@ -15,15 +15,26 @@ Conv::Conv(std::int64_t inputs, std::int64_t outputs, std::int64_t size, std::in
       shape_{.stride = stride, .padding = size / 2} {}
 
 at::Tensor Norm::by_parts(const at::Tensor& x, const at::Tensor& residual, bool relu) {
+  const bool fused = nn::are_fused(how_.kernels, x.device());
+  // LibTorch's addition and ReLU go over the whole batch.
+  const bool alone = residual.defined() && !fused;
   const std::int64_t parts = is_training() && how_.batch > 0 ? (x.size(0) + how_.batch - 1) / how_.batch : 1;
-  if (parts <= 1) return one_part(x, residual, relu);
-  const std::vector<at::Tensor> of_x = x.tensor_split(parts);
-  const std::vector<at::Tensor> of_residual = residual.defined() ? residual.tensor_split(parts) : of_x;
-  std::vector<at::Tensor> done;
-  for (std::size_t i = 0; i < of_x.size(); ++i) {
-    done.push_back(one_part(of_x[i], residual.defined() ? of_residual[i] : residual, relu));
+  at::Tensor y;
+  if (parts <= 1) {
+    y = one_part(x, fused ? residual : at::Tensor(), fused && relu);
+  } else {
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts), x.size(0) / parts);
+    for (std::int64_t i = 0; i < x.size(0) % parts; ++i) ++sizes[static_cast<std::size_t>(i)];
+    // The backward of a split is one concatenation.
+    const std::vector<at::Tensor> of_x = at::split_with_sizes(x, sizes);
+    std::vector<at::Tensor> of_residual(of_x.size());
+    if (fused && residual.defined()) of_residual = at::split_with_sizes(residual, sizes);
+    std::vector<at::Tensor> done;
+    for (std::size_t i = 0; i < of_x.size(); ++i) done.push_back(one_part(of_x[i], of_residual[i], fused && relu));
+    y = at::cat(done);
   }
-  return at::cat(done);
+  if (alone) y = y + residual;
+  return relu && !fused ? y.relu_() : y;
 }
 
 at::Tensor Norm::one_part(const at::Tensor& x, const at::Tensor& residual, bool relu) {
@@ -37,14 +48,13 @@ at::Tensor Norm::one_part(const at::Tensor& x, const at::Tensor& residual, bool 
                            .momentum = *options.momentum(),
                            .eps = options.eps()});
   }
-  at::Tensor y = at::batch_norm(x, weight, bias, running_mean, running_var, own_statistics, *options.momentum(),
-                                options.eps(), false);
-  if (residual.defined()) y = y + residual;
-  return relu ? y.relu_() : y;
+  return at::batch_norm(x, weight, bias, running_mean, running_var, own_statistics, *options.momentum(), options.eps(),
+                        false);
 }
 
-at::Tensor as_first_input(const at::Tensor& pictures, nn::Kernels kernels) {
-  return nn::are_fused(kernels, pictures.device()) ? pictures.contiguous(at::MemoryFormat::ChannelsLast) : pictures;
+at::Tensor as_input(const at::Tensor& pictures, nn::Kernels kernels) {
+  const bool converts = pictures.dim() == 4 && nn::are_fused(kernels, pictures.device());
+  return converts ? pictures.contiguous(at::MemoryFormat::ChannelsLast) : pictures;
 }
 
 std::vector<BlockLayer> basic_block(std::int64_t width, std::int64_t stride) {
@@ -58,7 +68,8 @@ std::vector<BlockLayer> bottleneck(std::int64_t width, std::int64_t stride) {
           {.outputs = kBottleneckFactor * width, .size = 1}};
 }
 
-ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>& layers, const NormOptions& norms) {
+ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>& layers, const NormOptions& norms)
+    : kernels_(norms.kernels) {
   std::int64_t channels = inputs;
   std::int64_t stride = 1;
   for (const BlockLayer& layer : layers) {
@@ -76,7 +87,8 @@ ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>&
   shorten_norm_ = downsample->register_module("1", std::make_shared<Norm>(channels, norms));
 }
 
-at::Tensor ResidualBlock::forward(const at::Tensor& x) {
+at::Tensor ResidualBlock::forward(const at::Tensor& input) {
+  const at::Tensor x = as_input(input, kernels_);  // a stage of a pipeline gets it in the usual format
   at::Tensor y = x;
   const auto& [last_conv, last_norm] = layers_.back();
   for (const auto& [conv, norm] : layers_) {

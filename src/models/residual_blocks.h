@@ -48,14 +48,14 @@ class Norm final : public torch::nn::BatchNorm2dImpl {
 
  private:
   at::Tensor by_parts(const at::Tensor& x, const at::Tensor& residual, bool relu);
+  // Adds and activates only with Reigen's kernels.
   at::Tensor one_part(const at::Tensor& x, const at::Tensor& residual, bool relu);
 
   NormOptions how_;
 };
 
-// The pictures as the first convolution gets them. Reigen's kernels want "channels last", which convolutions of a GPU
-// keep.
-at::Tensor as_first_input(const at::Tensor& pictures, nn::Kernels kernels);
+// The pictures as a convolution gets them. Reigen's kernels want "channels last", which convolutions of a GPU keep.
+at::Tensor as_input(const at::Tensor& pictures, nn::Kernels kernels);
 
 // One convolution of a block.
 struct BlockLayer {
@@ -75,9 +75,10 @@ class ResidualBlock final : public torch::nn::Module {
  public:
   ResidualBlock(std::int64_t inputs, const std::vector<BlockLayer>& layers, const NormOptions& norms);
 
-  at::Tensor forward(const at::Tensor& x);
+  at::Tensor forward(const at::Tensor& input);
 
  private:
+  nn::Kernels kernels_;
   std::vector<std::pair<std::shared_ptr<Conv>, std::shared_ptr<Norm>>> layers_;
   std::shared_ptr<Conv> shorten_;  // null if the block's output has the shape of its input
   std::shared_ptr<Norm> shorten_norm_;

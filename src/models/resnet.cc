@@ -48,7 +48,7 @@ ResNet::ResNet(const ResNetOptions& options) : options_(options) {
                options.classifier_deviation);
   const auto conv = register_module("conv1", std::make_shared<Conv>(3, options.width, 7, 2));
   units_.emplace_back("conv1", conv, [m = conv.get(), kernels = options.kernels](const nn::Carry& x) {
-    return nn::Carry{m->convolve(as_first_input(x.at(0), kernels))};
+    return nn::Carry{m->convolve(as_input(x.at(0), kernels))};
   });
   const NormOptions norms{.batch = options.norm_batch, .kernels = options.kernels};
   const auto norm = register_module("bn1", std::make_shared<Norm>(options.width, norms));

@@ -25,7 +25,7 @@ class Stem final : public torch::nn::Module {
         kernels_(options.kernels) {}
 
   at::Tensor forward(const at::Tensor& images) {
-    return at::max_pool2d(bn1_->activate(conv1_->convolve(as_first_input(images, kernels_))), 3, 2, 1);
+    return at::max_pool2d(bn1_->activate(conv1_->convolve(as_input(images, kernels_))), 3, 2, 1);
   }
 
  private:

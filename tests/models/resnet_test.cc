@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "reigen/base/error.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/models/resnet18.h"
+#include "reigen/nn/activation_checkpoint.h"
 #include "reigen/optim/sgd.h"
 #include "reigen/tensor/flat_parameters.h"
 
@@ -113,10 +115,13 @@ TEST_P(ResNetTest, ComputesAndLearnsAsTorchvision) {
 }
 
 // Three steps of a small network in fp64: the losses, the scores after them, and all buffers.
-std::vector<at::Tensor> learnt(std::int64_t depth, nn::Kernels kernels) {
+std::vector<at::Tensor> learnt(std::int64_t depth, nn::Kernels kernels,
+                               const std::optional<nn::ActivationCheckpointOptions>& recomputes = {}) {
   ResNet model({.depth = depth, .classes = 5, .width = 4, .norm_batch = 3, .kernels = kernels});
   model.to(at::kDouble);
   model.initialize(3);
+  std::optional<nn::ActivationCheckpoint> checkpoint;
+  if (recomputes) checkpoint.emplace(model.units(), *recomputes);
   const at::Tensor pictures = scattered({5, 3, 40, 48}, 50);
   const at::Tensor target = at::tensor({3, 1, 0, 4, 2}, at::kLong);
   std::vector<at::Tensor> results;
@@ -144,6 +149,11 @@ TEST(ResNetValuesTest, FusedKernelsLearnAsLibTorchs) {
     for (std::size_t i = 0; i < found.size(); ++i) {
       const double largest = expected[i].abs().max().item<double>();
       EXPECT_LE((found[i] - expected[i]).abs().max().item<double>(), 1e-9 * largest) << depth << ", result " << i;
+    }
+    for (const auto& again :
+         {learnt(depth, nn::Kernels::kFused, nn::ActivationCheckpointOptions{}),
+          learnt(depth, nn::Kernels::kFused, nn::ActivationCheckpointOptions{.keep = nn::products()})}) {
+      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(at::equal(again[i], found[i])) << depth << ", " << i;
     }
   }
 }

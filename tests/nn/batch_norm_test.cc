@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "device/model_calls.h"
 #include "nn/fused.h"
 #include "reigen/base/error.h"
 
@@ -103,11 +104,15 @@ TEST(BatchNormTest, ReluStopsTheGradientWhereTheOutputIsNotPositive) {
     for (const bool has_residual : {false, true}) {
       const at::Tensor x = at::randn({64, 8}).to(type).requires_grad_();
       const at::Tensor residual = at::randn({64, 8}).to(type).requires_grad_();
-      const at::Tensor y = batch_norm(x, {}, {.residual = has_residual ? residual : at::Tensor(), .relu = true});
+      const at::Tensor bias = at::zeros({8}, type).requires_grad_();
+      const at::Tensor y =
+          batch_norm(x, {.bias = bias}, {.residual = has_residual ? residual : at::Tensor(), .relu = true});
       EXPECT_TRUE(y.ge(0).all().item<bool>());
       const at::Tensor whole = batch_norm(x, {}, {.residual = has_residual ? residual : at::Tensor()});
       EXPECT_TRUE(at::equal(y, at::relu(whole))) << type;
       y.sum().backward();
+      // The gradient of the bias counts the outputs that are positive; every type has these numbers exactly.
+      EXPECT_TRUE(at::equal(bias.grad(), y.gt(0).sum(0).to(type))) << type;
       if (!has_residual) continue;
       EXPECT_TRUE(at::equal(residual.grad(), y.gt(0).to(type))) << type;
     }
@@ -139,6 +144,20 @@ TEST(BatchNormTest, TakesParametersInFp32WithAnInputOf16Bits) {
   }
 }
 
+// Many rows have longer blocks, the last of which is not whole, and more blocks than a slice of the second step.
+TEST(BatchNormTest, ManyRowsAreAddedUpInLongerBlocks) {
+  at::manual_seed(8);
+  const std::int64_t rows = 3 * device::kRowsOfSum * device::kMostBatchSums + 45;
+  ASSERT_GT(device::batch_rows_of_sum(rows), device::kRowsOfSum);
+  ASSERT_LE(device::batch_sums_of(rows), device::kMostBatchSums);
+  Tensors found;
+  Tensors expected;
+  const Case one{true, true, true, true};
+  compare(function(one, false, found), function(one, true, expected), values({rows, 2}, one), at::kDouble, "many rows",
+          10, 1);
+  for (const std::size_t i : {0U, 1U}) expect_close(found[i], expected[i], 1e-12, "running statistics");
+}
+
 // In fp32 the plain sum of squares would lose all digits of this variance.
 TEST(BatchNormTest, AVarianceFarFromZeroIsExact) {
   at::manual_seed(5);
@@ -157,7 +176,51 @@ TEST(BatchNormTest, TheOutputIsChannelsLastAndInputsOfAnyFormatGiveTheSameBits) 
   EXPECT_TRUE(y.is_contiguous(at::MemoryFormat::ChannelsLast));
   EXPECT_TRUE(at::equal(y, batch_norm(x.contiguous(at::MemoryFormat::ChannelsLast), {})));
   EXPECT_TRUE(at::equal(y, batch_norm(at::cat({x, x}, 1).narrow(1, 4, 4), {})));
-  EXPECT_EQ(batch_norm(at::zeros({0, 4}), {{}, {}, at::zeros({4}), at::ones({4})}, {.training = false}).numel(), 0);
+}
+
+TEST(BatchNormTest, AnEmptyBatchHasGradientsOfZero) {
+  const at::Tensor x = at::zeros({0, 4}).requires_grad_();
+  const at::Tensor weight = at::ones({4}).requires_grad_();
+  const at::Tensor residual = at::zeros({0, 4}).requires_grad_();
+  const at::Tensor y = batch_norm(x, {weight, {}, at::zeros({4}), at::ones({4})},
+                                  {.residual = residual, .relu = true, .training = false});
+  EXPECT_EQ(y.numel(), 0);
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(weight.grad(), at::zeros({4})));
+  EXPECT_EQ(x.grad().numel(), 0);
+}
+
+TEST(BatchNormTest, GradientsAreMadeForWhatNeedsThem) {
+  at::manual_seed(9);
+  const at::Tensor x = at::randn({6, 3});
+  const at::Tensor weight = at::ones({3}).requires_grad_();
+  const at::Tensor frozen = at::zeros({3});
+  const at::Tensor y = batch_norm(x, {.weight = weight, .bias = frozen}, {.residual = x, .relu = true});
+  y.sum().backward({}, /*keep_graph=*/true);
+  const at::Tensor first = weight.grad().clone();
+  EXPECT_FALSE(frozen.grad().defined());
+  EXPECT_FALSE(x.grad().defined());
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(weight.grad(), first * 2));
+}
+
+// The statistics of an evaluation are those at its forward.
+TEST(BatchNormTest, StatisticsThatChangeBeforeBackwardDoNotCount) {
+  at::manual_seed(10);
+  const Tensors statistics = running(3, at::kFloat);
+  const BatchNormTensors tensors{.running_mean = statistics[0], .running_var = statistics[1]};
+  const auto gradients = [&](bool changes) {
+    const at::Tensor x = at::ones({6, 3}).requires_grad_();
+    const at::Tensor weight = at::ones({3}).requires_grad_();
+    BatchNormTensors with = tensors;
+    with.weight = weight;
+    const at::Tensor y = batch_norm(x, with, {.training = false});
+    if (changes) batch_norm(at::randn({6, 3}), tensors, {});
+    y.sum().backward();
+    return weight.grad();
+  };
+  const at::Tensor expected = gradients(false);
+  EXPECT_TRUE(at::equal(gradients(true), expected));
 }
 
 TEST(BatchNormTest, TheNumberOfThreadsChangesNoBit) {
@@ -201,6 +264,13 @@ TEST(BatchNormTest, RefusesWhatDoesNotFit) {
   const at::Tensor leaf = at::randn({4, 3}).requires_grad_();
   const auto first = torch::autograd::grad({batch_norm(leaf, {}).sum()}, {leaf}, {}, {}, true);
   EXPECT_THROW(torch::autograd::grad({first[0].sum()}, {leaf}), InvalidArgument);
+  // Without ReLU the gradient of the residual has the values of the caller's gradient, which keeps its own history.
+  const at::Tensor residual = at::randn({4, 3}).requires_grad_();
+  const at::Tensor given = at::ones({4, 3}).requires_grad_();
+  const auto second =
+      torch::autograd::grad({batch_norm(leaf, {}, {.residual = residual})}, {leaf, residual}, {given}, {}, true);
+  EXPECT_TRUE(given.is_leaf());
+  EXPECT_THROW(torch::autograd::grad({second[0].sum()}, {given}), InvalidArgument);
 }
 
 }  // namespace

@@ -344,6 +344,24 @@ TEST_F(TrainerTest, AnotherRunsCheckpointIsRefused) {
   EXPECT_THAT(output_, HasSubstr("optim.lr is 0.02 from here on; it was 0.01"));
 }
 
+TEST_F(TrainerTest, OptionsOfTheModelMayNotChangeExceptItsKernelsAndNewOnes) {
+  Config first = config("run");
+  first.model.options = {{"dim", 4, "width"}, {.key = "kernels", .value = std::string("auto")}};
+  fit(1, first);
+  Config other = first;
+  other.run.resume = "true";
+  other.train.epochs = 5;
+  other.model.options[0].value = std::int64_t{5};
+  EXPECT_EQ(failure(1, other), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("model.dim differs"));
+  other.model.options[0].value = std::int64_t{4};
+  other.model.options[1].value = std::string("torch");
+  other.model.options.push_back({"layers", 2, "of a newer version"});
+  fit(1, other);
+  EXPECT_THAT(output_, HasSubstr("model.kernels is torch from here on; it was auto"));
+  EXPECT_THAT(output_, HasSubstr("model.layers is 2; the checkpoint does not have this option"));
+}
+
 TEST_F(TrainerTest, ALossThatIsNoNumberStopsAllRanksAndIsNotSaved) {
   Config run = config("run");
   run.checkpoint.every_steps = 1;

@@ -40,7 +40,8 @@ struct ResNetOptions {
   // initialize() draws the weights of the linear layer from N(0, classifier_deviation²), and sets its bias to 0 (Goyal
   // et al. take 0.01). With 0, weights and bias are uniform in ±1/sqrt(fan_in), as in torchvision.
   double classifier_deviation = 0;
-  // The operations of norms with the addition and ReLU after them (nn/batch_norm.h), or LibTorch's.
+  // The operations of norms with the addition and ReLU after them (nn/batch_norm.h), or LibTorch's. Those on a GPU need
+  // libreigen_cuda.so, and cannot be differentiated twice; kTorch can.
   nn::Kernels kernels = nn::Kernels::kAuto;
 };
 

@@ -29,7 +29,8 @@ struct ResNet18Options {
   // part. If no part is divided between ranks, the results do not depend on the number of ranks. A part with fewer than
   // two values per channel has no variance, so it is normalised with the running statistics.
   std::int64_t norm_batch = 32;
-  // The operations of norms with the addition and ReLU after them (nn/batch_norm.h), or LibTorch's.
+  // The operations of norms with the addition and ReLU after them (nn/batch_norm.h), or LibTorch's. Those on a GPU need
+  // libreigen_cuda.so, and cannot be differentiated twice; kTorch can.
   nn::Kernels kernels = nn::Kernels::kAuto;
 };
 

@@ -38,7 +38,7 @@ BatchMoments of_batch(const at::Tensor& x, const BatchNormTensors& tensors, cons
   const std::int64_t columns = channels_of(x);
   const at::TensorOptions computed = x.options().dtype(fused::computed(wide));
   const BatchMoments result{.mean = at::empty({columns}, computed), .rstd = at::empty({columns}, computed)};
-  const at::Tensor parts = at::empty({2, device::sums_of(rows), columns}, computed);
+  const at::Tensor parts = at::empty({2, device::batch_sums_of(rows), columns}, computed);
   fused::run(x, device::BatchStatisticsCall{.input = fused::address(x),
                                             .parts = fused::target(parts),
                                             .mean = fused::target(result.mean),
@@ -55,7 +55,9 @@ BatchMoments of_batch(const at::Tensor& x, const BatchNormTensors& tensors, cons
 
 BatchMoments of_running(const BatchNormTensors& tensors, double eps, at::ScalarType wide) {
   const at::ScalarType computed = fused::computed(wide);
-  return {.mean = tensors.running_mean.to(computed), .rstd = at::rsqrt(tensors.running_var.to(computed) + eps)};
+  // A copy, because backward must find both as they are now. Not rsqrt, which rounds otherwise on a GPU.
+  return {.mean = tensors.running_mean.to(computed, /*non_blocking=*/false, /*copy=*/true),
+          .rstd = (tensors.running_var.to(computed) + eps).sqrt().reciprocal()};
 }
 
 // The tensors of a backward.
@@ -88,13 +90,19 @@ BatchGradients batch_gradients(const BatchSaved& saved, const at::Tensor& given,
   const std::int64_t columns = channels_of(saved.x);
   const at::TensorOptions computed = saved.of.mean.options();
   const int types = fused::number_of(how.wide, saved.x.scalar_type());
-  const at::Tensor parts = at::empty({2, device::sums_of(rows), columns}, computed);
+  const at::Tensor parts = at::empty({2, device::batch_sums_of(rows), columns}, computed);
   // Without ReLU the gradient of the residual is that of the output.
   const bool is_masked = of_residual && how.relu;
   BatchGradients result{.x = at::empty_like(saved.x),
                         .residual = is_masked ? at::empty_like(saved.x) : at::Tensor(),
                         .weight = at::empty({columns}, computed),
                         .bias = at::empty({columns}, computed)};
+  if (rows == 0) {  // its tensors have no addresses
+    result.weight.zero_();
+    result.bias.zero_();
+    if (of_residual) result.residual = at::empty_like(saved.x);
+    return result;
+  }
   fused::run(saved.x, device::BatchNormSumsCall{.of_output = fused::address(of_output),
                                                 .input = fused::address(saved.x),
                                                 .output = fused::address(saved.output),
@@ -110,7 +118,7 @@ BatchGradients batch_gradients(const BatchSaved& saved, const at::Tensor& given,
                                                 .columns = columns,
                                                 .relu = how.relu,
                                                 .types = types});
-  if (of_residual && !is_masked) result.residual = of_output;
+  if (of_residual && !is_masked) result.residual = at::alias(of_output);  // not the caller's tensor itself
   fused::run(saved.x,
              device::BatchNormBackwardCall{.of_output = fused::address(of_residual ? result.residual : of_output),
                                            .input = fused::address(saved.x),
@@ -136,17 +144,19 @@ struct BatchNorm : torch::autograd::Function<BatchNorm> {
     const at::Tensor w = weight ? weight->contiguous() : at::Tensor();
     const at::Tensor b = bias ? bias->contiguous() : at::Tensor();
     const at::Tensor output = at::empty_like(x);
-    fused::run(x, device::BatchNormCall{.input = fused::address(x),
-                                        .residual = residual ? fused::address(*residual) : nullptr,
-                                        .weight = fused::address(w),
-                                        .bias = fused::address(b),
-                                        .mean = fused::address(of.mean),
-                                        .rstd = fused::address(of.rstd),
-                                        .output = fused::target(output),
-                                        .rows = values_of_channel(x),
-                                        .columns = channels_of(x),
-                                        .relu = how.relu,
-                                        .types = fused::number_of(how.wide, x.scalar_type())});
+    if (x.numel() > 0) {
+      fused::run(x, device::BatchNormCall{.input = fused::address(x),
+                                          .residual = residual ? fused::address(*residual) : nullptr,
+                                          .weight = fused::address(w),
+                                          .bias = fused::address(b),
+                                          .mean = fused::address(of.mean),
+                                          .rstd = fused::address(of.rstd),
+                                          .output = fused::target(output),
+                                          .rows = values_of_channel(x),
+                                          .columns = channels_of(x),
+                                          .relu = how.relu,
+                                          .types = fused::number_of(how.wide, x.scalar_type())});
+    }
     context->save_for_backward({x, residual && how.relu ? output : at::Tensor(), weight.value_or(at::Tensor()),
                                 bias.value_or(at::Tensor()), of.mean, of.rstd});
     context->saved_data["relu"] = how.relu;

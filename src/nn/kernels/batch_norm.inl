@@ -1,14 +1,22 @@
 // Batch normalisation with an addition and ReLU (device/model_calls.h). Each function computes one block of rows for
 // the columns i to i + kWidth - 1, unless it says otherwise. packs.inl says how this file is included.
 
-// The rows of a block.
+// The rows of a block. Sums have longer blocks than loops that only read and write elements.
 struct RowsOfBlock {
   std::int64_t first;
   std::int64_t last;
-  REIGEN_ON_DEVICE RowsOfBlock(std::int64_t block, std::int64_t rows)
-      : first(block * device::kRowsOfSum),
-        last(first + device::kRowsOfSum < rows ? first + device::kRowsOfSum : rows) {}
+  REIGEN_ON_DEVICE RowsOfBlock(std::int64_t block, std::int64_t rows, std::int64_t of_block = device::kRowsOfSum)
+      : first(block * of_block), last(first + of_block < rows ? first + of_block : rows) {}
 };
+
+// device::batch_rows_of_sum() and batch_sums_of() are functions of the host.
+REIGEN_ON_DEVICE inline std::int64_t rows_of_batch_sum(std::int64_t rows) {
+  constexpr std::int64_t kWhole = device::kRowsOfSum * device::kMostBatchSums;
+  return rows <= kWhole ? device::kRowsOfSum : device::kRowsOfSum * ((rows + kWhole - 1) / kWhole);
+}
+REIGEN_ON_DEVICE inline std::int64_t batch_blocks_of(std::int64_t rows) {
+  return (rows + rows_of_batch_sum(rows) - 1) / rows_of_batch_sum(rows);
+}
 
 // First step of the statistics: the sum of the block's elements, and the sum of the squares of their distances from
 // their mean. The sums are those of the distances from the first element, so that they lose no digits where the mean is
@@ -20,7 +28,7 @@ struct BatchSums {
 
   template <int kWidth>
   REIGEN_ON_DEVICE static void run(Width<kWidth>, const Call& call, std::int64_t block, std::int64_t i) {
-    const RowsOfBlock rows(block, call.rows);
+    const RowsOfBlock rows(block, call.rows, rows_of_batch_sum(call.rows));
     const C count = static_cast<C>(rows.last - rows.first);
     const Pack<C, kWidth> origin = load<typename T::Narrow, kWidth>(call.input, rows.first * call.columns + i);
     Pack<C, kWidth> sum = filled<C, kWidth>(C(0));
@@ -43,7 +51,7 @@ struct BatchSums {
     }
     auto* const parts = static_cast<C*>(call.parts);
     store<Plain<C>, kWidth>(parts, block * call.columns + i, sum);
-    store<Plain<C>, kWidth>(parts + blocks_of(call.rows) * call.columns, block * call.columns + i, squares);
+    store<Plain<C>, kWidth>(parts + batch_blocks_of(call.rows) * call.columns, block * call.columns + i, squares);
   }
 };
 
@@ -55,20 +63,27 @@ struct BatchStatistics {
   using Call = device::BatchStatisticsCall;
 
   REIGEN_ON_DEVICE static C first(const Call& call, std::int64_t column, int slice) {
-    return slice_of(static_cast<const C*>(call.parts), blocks_of(call.rows), call.columns, column, slice);
+    return slice_of(static_cast<const C*>(call.parts), batch_blocks_of(call.rows), call.columns, column, slice);
   }
   REIGEN_ON_DEVICE static C second(const Call& call, std::int64_t column, int slice, C sum) {
-    const std::int64_t blocks = blocks_of(call.rows);
+    const std::int64_t blocks = batch_blocks_of(call.rows);
+    const std::int64_t last = blocks - 1;  // may have fewer rows than the others
+    const std::int64_t of_block = rows_of_batch_sum(call.rows);
     const auto* const sums = static_cast<const C*>(call.parts);
     const C* const squares = sums + blocks * call.columns;
     const C mean = sum / static_cast<C>(call.rows);
+    const auto added = [&](std::int64_t block, C count, C of_count) {
+      const C apart = sums[block * call.columns + column] - count * mean;
+      return squares[block * call.columns + column] + apart * apart * of_count;
+    };
+    const C count = static_cast<C>(of_block);
+    const C of_count = C(1) / count;
     C result = 0;
     REIGEN_UNROLL_ROWS
-    for (std::int64_t block = slice; block < blocks; block += kSlices) {
-      const RowsOfBlock rows(block, call.rows);
-      const C count = static_cast<C>(rows.last - rows.first);
-      const C apart = sums[block * call.columns + column] / count - mean;
-      result += squares[block * call.columns + column] + count * (apart * apart);
+    for (std::int64_t block = slice; block < last; block += kSlices) result += added(block, count, of_count);
+    if (last % kSlices == slice) {
+      const C rest = static_cast<C>(call.rows - last * of_block);
+      result += added(last, rest, C(1) / rest);
     }
     return result;
   }
@@ -161,7 +176,7 @@ struct BatchNormSums {
 
   template <int kWidth>
   REIGEN_ON_DEVICE static void run(Width<kWidth>, const Call& call, std::int64_t block, std::int64_t i) {
-    const RowsOfBlock rows(block, call.rows);
+    const RowsOfBlock rows(block, call.rows, rows_of_batch_sum(call.rows));
     const BatchColumns<T, kWidth> of(call, i);
     Pack<C, kWidth> of_weight = filled<C, kWidth>(C(0));
     Pack<C, kWidth> of_bias = filled<C, kWidth>(C(0));
@@ -179,7 +194,7 @@ struct BatchNormSums {
     }
     auto* const parts = static_cast<C*>(call.parts);
     store<Plain<C>, kWidth>(parts, block * call.columns + i, of_weight);
-    store<Plain<C>, kWidth>(parts + blocks_of(call.rows) * call.columns, block * call.columns + i, of_bias);
+    store<Plain<C>, kWidth>(parts + batch_blocks_of(call.rows) * call.columns, block * call.columns + i, of_bias);
   }
 };
 

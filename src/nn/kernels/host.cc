@@ -107,9 +107,8 @@ void run_blocks(const Call& call, std::int64_t blocks, std::int64_t columns, con
 
 // The second step of sums over rows.
 template <typename T>
-void add_blocks(const void* parts, void* to, std::int64_t rows, std::int64_t columns, const Share& share) {
+void add_blocks(const void* parts, void* to, std::int64_t blocks, std::int64_t columns, const Share& share) {
   using C = typename T::Computed;
-  const std::int64_t blocks = device::sums_of(rows);
   share(columns, blocks, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t column = begin; column < end; ++column) {
       C sum = 0;
@@ -125,7 +124,7 @@ void add_blocks(const void* parts, void* to, std::int64_t rows, std::int64_t col
 template <typename Column, typename Call>
 void run_columns(const Call& call, const Share& share) {
   using C = typename Column::C;
-  share(call.columns, device::sums_of(call.rows), [&](std::int64_t begin, std::int64_t end) {
+  share(call.columns, device::batch_sums_of(call.rows), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t column = begin; column < end; ++column) {
       C first = 0;
       for (int slice = 0; slice < kSlices; ++slice) first += Column::first(call, column, slice);
@@ -140,7 +139,7 @@ void run_columns(const Call& call, const Share& share) {
 
 void run(const device::BatchStatisticsCall& call, const Share& share) {
   with_types(call.types, [&]<typename T>() {
-    run_blocks<BatchSums<T>, T::kWidth>(call, device::sums_of(call.rows), call.columns, share);
+    run_blocks<BatchSums<T>, T::kWidth>(call, device::batch_sums_of(call.rows), call.columns, share);
     run_columns<BatchStatistics<T>>(call, share);
   });
 }
@@ -155,11 +154,11 @@ void run(const device::BatchNormSumsCall& call, const Share& share) {
   with_types(call.types, [&]<typename T>() {
     using C = typename T::Computed;
     using Sums = TypesOf<Plain<C>, Plain<C>, 1>;
-    const std::int64_t blocks = device::sums_of(call.rows);
+    const std::int64_t blocks = device::batch_sums_of(call.rows);
     run_blocks<BatchNormSums<T>, T::kWidth>(call, blocks, call.columns, share);
     const auto* const parts = static_cast<const C*>(call.parts);
-    add_blocks<Sums>(parts, call.of_weight, call.rows, call.columns, share);
-    add_blocks<Sums>(parts + blocks * call.columns, call.of_bias, call.rows, call.columns, share);
+    add_blocks<Sums>(parts, call.of_weight, blocks, call.columns, share);
+    add_blocks<Sums>(parts + blocks * call.columns, call.of_bias, blocks, call.columns, share);
   });
 }
 
@@ -182,9 +181,9 @@ void run(const device::NormSumsCall& call, const Share& share) {
     const std::int64_t blocks = device::sums_of(call.rows);
     run_blocks<NormSums<T>, T::kWidth>(call, blocks, call.columns, share);
     const auto* const parts = static_cast<const typename T::Computed*>(call.parts);
-    add_blocks<T>(parts, call.of_weight, call.rows, call.columns, share);
+    add_blocks<T>(parts, call.of_weight, blocks, call.columns, share);
     if (call.of_bias == nullptr) return;
-    add_blocks<T>(parts + blocks * call.columns, call.of_bias, call.rows, call.columns, share);
+    add_blocks<T>(parts + blocks * call.columns, call.of_bias, blocks, call.columns, share);
   });
 }
 
@@ -212,8 +211,9 @@ void run(const device::GeluCall& call, const Share& share) {
 
 void run(const device::GeluBackwardCall& call, const Share& share) {
   with_types(call.types, [&]<typename T>() {
-    run_blocks<GeluBackward<T>, T::kWidth>(call, device::sums_of(call.rows), call.columns, share);
-    if (call.of_bias != nullptr) add_blocks<T>(call.parts, call.of_bias, call.rows, call.columns, share);
+    const std::int64_t blocks = device::sums_of(call.rows);
+    run_blocks<GeluBackward<T>, T::kWidth>(call, blocks, call.columns, share);
+    if (call.of_bias != nullptr) add_blocks<T>(call.parts, call.of_bias, blocks, call.columns, share);
   });
 }
 

@@ -32,7 +32,7 @@ constexpr const char* kFixedIfTold[] = {"train.weights", "optim.amsgrad", "optim
 // such a change.
 bool is_noted(const std::string& key) {
   return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" ||
-         key == "train.label_smoothing" || key == "data.path";
+         key == "train.label_smoothing" || key == "data.path" || key == "model.kernels";
 }
 
 // Does the same as is_noted(), with one addition. If `schedule` (the name of the learning rate's schedule) has an end,
@@ -213,11 +213,11 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
     if (value_in(before, key) != value_in(options, key))
       throw refuse(key, value_in(options, key), value_in(before, key));
   }
-  // All options of the model are compared, because not every one of them shows in the shapes of the parameters.
+  // All options of the model are compared, because not every one of them shows in the shapes of the parameters. Those
+  // that may change are told below, and so are those that the program did not have when the run began.
   for (const auto& [key, value] : options) {
-    if (key.starts_with("model.") && value_in(before, key.c_str()) != value) {
-      throw refuse(key, value, value_in(before, key.c_str()));
-    }
+    if (!key.starts_with("model.") || is_noted(key) || !before.contains(key)) continue;
+    if (before.at(key) != value) throw refuse(key, value, before.at(key));
   }
   if (global_batch && *global_batch != found.manifest().global_batch) {
     throw refuse("train.global_batch", std::to_string(*global_batch), std::to_string(found.manifest().global_batch));
@@ -245,6 +245,8 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
     notes.push_back("the checkpoint does not say what its data were, so these are not compared with them");
   }
   for (const auto& [key, value] : options) {
+    if (key.starts_with("model.") && !before.contains(key))
+      notes.push_back(fmt::format("{} is {}; the checkpoint does not have this option", key, value));
     if (!before.contains(key) || before.at(key) == value || !is_noted_for(key, value_in(options, "optim.schedule")))
       continue;
     notes.push_back(fmt::format("{} is {} from here on; it was {}", key, value, before.at(key)));

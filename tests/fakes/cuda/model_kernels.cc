@@ -76,7 +76,7 @@ template <class Use>
 void each_address(device::BatchStatisticsCall& c, const Use& use) {
   const Sizes s = sizes_of(c.types);
   use(c.input, c.rows * c.columns * s.narrow);
-  use(c.parts, 2 * device::sums_of(c.rows) * c.columns * s.computed);
+  use(c.parts, 2 * device::batch_sums_of(c.rows) * c.columns * s.computed);
   use(c.mean, c.columns * s.computed);
   use(c.rstd, c.columns * s.computed);
   use(c.running_mean, c.columns * s.wide);
@@ -107,7 +107,7 @@ void each_address(device::BatchNormSumsCall& c, const Use& use) {
   use(c.of_output, bytes);
   use(c.output, bytes);
   use(c.of_residual, bytes);
-  use(c.parts, 2 * device::sums_of(c.rows) * c.columns * s.computed);
+  use(c.parts, 2 * device::batch_sums_of(c.rows) * c.columns * s.computed);
   use(c.of_weight, c.columns * s.computed);
   use(c.of_bias, c.columns * s.computed);
 }
