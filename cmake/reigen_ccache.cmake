@@ -9,10 +9,17 @@ find_program(REIGEN_CCACHE_PROGRAM ccache)
 if(NOT REIGEN_CCACHE_PROGRAM)
   return()
 endif()
+# Checksums of precompiled headers (reigen_with_sum.sh). Only Ninja makes a header anew when its launcher changes.
+set(checksums "")
+if(CMAKE_GENERATOR MATCHES "Ninja")
+  set(checksums CCACHE_PCH_EXTSUM=1)
+endif()
 # ccache compares paths relative to the checkout, not absolute ones, and precompiled headers by their contents.
 set(CMAKE_CXX_COMPILER_LAUNCHER
-    env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content CCACHE_PCH_EXTSUM=1
+    env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content ${checksums}
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "${REIGEN_CCACHE_PROGRAM}")
 set(CMAKE_C_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
 add_compile_options(-fpch-preprocess)
-set(REIGEN_PCH_LAUNCHER "${CMAKE_CURRENT_LIST_DIR}/reigen_with_sum.sh" "${CMAKE_CXX_COMPILER_LAUNCHER}")
+if(checksums)
+  set(REIGEN_PCH_LAUNCHER "${CMAKE_CURRENT_LIST_DIR}/reigen_with_sum.sh" "${CMAKE_CXX_COMPILER_LAUNCHER}")
+endif()

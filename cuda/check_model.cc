@@ -364,6 +364,13 @@ void compare_batch_norm(Comparison& comparison, ModelTypes types, int shift, con
 }
 
 void compare_batch_norms(Comparison& comparison) {
+  // So many rows have longer blocks.
+  const Size many{3 * device::kRowsOfSum * device::kMostBatchSums + 45, 4};
+  for (const ModelTypes types : {ModelTypes::kFloat32, ModelTypes::kFloat32Bfloat16}) {
+    compare_batch_norm(comparison, types, 0, many,
+                       fmt::format("types {}, {} x {}", static_cast<int>(types), many.rows, many.columns), {true, true},
+                       true);
+  }
   Comparison::each(kAllTypes, [&](ModelTypes types, int shift, const Size& s, const std::string& what) {
     for (const bool relu : {true, false}) {
       for (const Has& has : kHas) {

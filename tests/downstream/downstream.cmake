@@ -8,7 +8,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/run.cmake")
 # These projects compile the same code in the next run, and in another checkout, so ccache helps.
 set(through_ccache "")
 find_program(ccache NAMES ccache)
-if(ccache AND CXX_ID STREQUAL "GNU")  # the same settings as in cmake/reigen_ccache.cmake
+if(ccache AND CXX_ID STREQUAL "GNU")  # as in cmake/reigen_ccache.cmake, whose comments say why
   set(ENV{CCACHE_BASEDIR} "${SOURCE}")
   set(ENV{CCACHE_NOHASHDIR} 1)
   set(ENV{CCACHE_SLOPPINESS} pch_defines,time_macros,include_file_mtime,include_file_ctime)

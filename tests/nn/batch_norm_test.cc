@@ -156,6 +156,11 @@ TEST(BatchNormTest, ManyRowsAreAddedUpInLongerBlocks) {
   compare(function(one, false, found), function(one, true, expected), values({rows, 2}, one), at::kDouble, "many rows",
           10, 1);
   for (const std::size_t i : {0U, 1U}) expect_close(found[i], expected[i], 1e-12, "running statistics");
+  const at::Tensor single = at::randn({rows, 2}) * 0.1 + 10;
+  const Tensors statistics = running(2, at::kFloat);
+  batch_norm(single, {{}, {}, statistics[0], statistics[1]}, {.momentum = 1});
+  expect_close(statistics[0], single.to(at::kDouble).mean(0), 2e-6, "mean in fp32");
+  expect_close(statistics[1], single.to(at::kDouble).var(0), 2e-4, "variance in fp32");
 }
 
 // In fp32 the plain sum of squares would lose all digits of this variance.
@@ -202,6 +207,16 @@ TEST(BatchNormTest, GradientsAreMadeForWhatNeedsThem) {
   EXPECT_FALSE(x.grad().defined());
   y.sum().backward();
   EXPECT_TRUE(at::equal(weight.grad(), first * 2));
+}
+
+TEST(BatchNormTest, TheCallersGradientIsNotAddedTo) {
+  at::manual_seed(11);
+  const at::Tensor x = at::randn({4, 3});
+  const at::Tensor residual = at::zeros({4, 3}).requires_grad_();
+  const at::Tensor given = at::ones({4, 3});
+  for (int i = 0; i < 3; ++i) batch_norm(x, {}, {.residual = residual}).backward(given);
+  EXPECT_TRUE(at::equal(given, at::ones({4, 3})));
+  EXPECT_TRUE(at::equal(residual.grad(), at::full({4, 3}, 3.0)));
 }
 
 // The statistics of an evaluation are those at its forward.

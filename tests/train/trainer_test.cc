@@ -359,7 +359,17 @@ TEST_F(TrainerTest, OptionsOfTheModelMayNotChangeExceptItsKernelsAndNewOnes) {
   other.model.options.push_back({"layers", 2, "of a newer version"});
   fit(1, other);
   EXPECT_THAT(output_, HasSubstr("model.kernels is torch from here on; it was auto"));
-  EXPECT_THAT(output_, HasSubstr("model.layers is 2; the checkpoint does not have this option"));
+  EXPECT_THAT(output_, HasSubstr("model.layers is 2; the run began without this option"));
+  other.train.epochs = 6;
+  other.model.options.back().key = "depth";
+  EXPECT_EQ(failure(1, other), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("model.depth differs"));
+  other.model.options.pop_back();
+  fit(1, other);
+  EXPECT_THAT(output_, HasSubstr("the run began with model.layers = 2, an option that is no more"));
+  other.model.options.back().value = std::string("of mine");
+  EXPECT_EQ(failure(1, other), ExitCode::kConfiguration);
+  EXPECT_THAT(failure_text_, HasSubstr("model.kernels differs"));
 }
 
 TEST_F(TrainerTest, ALossThatIsNoNumberStopsAllRanksAndIsNotSaved) {

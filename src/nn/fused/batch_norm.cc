@@ -118,7 +118,7 @@ BatchGradients batch_gradients(const BatchSaved& saved, const at::Tensor& given,
                                                 .columns = columns,
                                                 .relu = how.relu,
                                                 .types = types});
-  if (of_residual && !is_masked) result.residual = at::alias(of_output);  // not the caller's tensor itself
+  if (of_residual && !is_masked) result.residual = of_output;
   fused::run(saved.x,
              device::BatchNormBackwardCall{.of_output = fused::address(of_residual ? result.residual : of_output),
                                            .input = fused::address(saved.x),
@@ -172,13 +172,17 @@ struct BatchNorm : torch::autograd::Function<BatchNorm> {
                        .training = context->saved_data["training"].toBool(),
                        .wide = static_cast<at::ScalarType>(context->saved_data["wide"].toInt())};
     variable_list result(6);  // of x, residual, weight, bias; the statistics and `how` have none
+    const bool creates_graph = at::GradMode::is_enabled();
     {
       const at::NoGradGuard no_grad;
       const auto whole = [](const at::Tensor& one) { return one.defined() ? one.contiguous() : one; };
       const BatchSaved saved{kept[0], kept[1], whole(kept[2]), whole(kept[3]), {kept[4], kept[5]}};
       const BatchGradients of = batch_gradients(saved, given[0], how, context->saved_data["residual"].toBool());
       result[0] = of.x;
-      result[1] = of.residual;
+      // The caller's gradient itself may be the residual's. With create_graph the result gets a history, which the
+      // caller's gradient must not get. Otherwise an alias would let autograd add to the caller's memory.
+      const bool is_given = of.residual.is_same(given[0]);
+      result[1] = is_given && creates_graph ? at::alias(of.residual) : of.residual;
       if (kept[2].defined()) result[2] = of.weight.to(kept[2].scalar_type());
       if (kept[3].defined()) result[3] = of.bias.to(kept[3].scalar_type());
     }

@@ -74,7 +74,7 @@ struct BatchStatistics {
     const C mean = sum / static_cast<C>(call.rows);
     const auto added = [&](std::int64_t block, C count, C of_count) {
       const C apart = sums[block * call.columns + column] - count * mean;
-      return squares[block * call.columns + column] + apart * apart * of_count;
+      return squares[block * call.columns + column] + apart * (apart * of_count);
     };
     const C count = static_cast<C>(of_block);
     const C of_count = C(1) / count;

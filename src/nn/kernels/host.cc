@@ -98,7 +98,8 @@ void run_rows(const Call& call, std::int64_t columns, const Share& share) {
 // Runs a function of blocks of rows and of columns.
 template <typename Block, int kWidth, typename Call>
 void run_blocks(const Call& call, std::int64_t blocks, std::int64_t columns, const Share& share) {
-  share(blocks, device::kRowsOfSum * columns, [&](std::int64_t begin, std::int64_t end) {
+  if (blocks == 0) return;
+  share(blocks, call.rows / blocks * columns, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       Team().each<kWidth>(columns, [&](auto width, std::int64_t i) { Block::run(width, call, block, i); });
     }

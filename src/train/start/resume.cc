@@ -28,11 +28,18 @@ constexpr const char* kOfData[] = {"data.limit", "data.samples"};
 constexpr const char* kFixedIfTold[] = {"train.weights", "optim.amsgrad", "optim.centered", "optim.bf16_states",
                                         "data.shuffle"};
 
+// Which operations compute the layers of a model of Reigen's (nn/kernels.h). An option of a program may have this name
+// too, with other values.
+constexpr const char* kKernels = "model.kernels";
+bool are_kernels(const std::string& value) {
+  return value == "auto" || value == "fused" || value == "torch" || value == "not set";
+}
+
 // Whether a resumed run may have a new value of this option, although it then trains differently. The user is told of
 // such a change.
 bool is_noted(const std::string& key) {
   return key.starts_with("optim.") || key == "train.clip_norm" || key == "train.clip_value" ||
-         key == "train.label_smoothing" || key == "data.path" || key == "model.kernels";
+         key == "train.label_smoothing" || key == "data.path" || key == kKernels;
 }
 
 // Does the same as is_noted(), with one addition. If `schedule` (the name of the learning rate's schedule) has an end,
@@ -195,6 +202,16 @@ std::vector<std::string> differences_of_data(const std::map<std::string, std::st
   return found;
 }
 
+// The options of the model that the run began with, and that the program does not have any more.
+std::vector<std::string> gone_options_of_model(const std::map<std::string, std::string>& before,
+                                               const std::map<std::string, std::string>& options) {
+  std::vector<std::string> gone;
+  for (const auto& [key, value] : before) {
+    if (key.starts_with("model.") && !options.contains(key)) gone.push_back(key);
+  }
+  return gone;
+}
+
 }  // namespace
 
 std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
@@ -213,11 +230,15 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
     if (value_in(before, key) != value_in(options, key))
       throw refuse(key, value_in(options, key), value_in(before, key));
   }
-  // All options of the model are compared, because not every one of them shows in the shapes of the parameters. Those
-  // that may change are told below, and so are those that the program did not have when the run began.
+  // All options of the model are compared, because not every one of them shows in the shapes of the parameters. An
+  // option that the program did not have when the run began is only told. But if another one is gone, the new one may
+  // be the old one with another name.
+  const std::vector<std::string> gone = gone_options_of_model(before, options);
   for (const auto& [key, value] : options) {
-    if (!key.starts_with("model.") || is_noted(key) || !before.contains(key)) continue;
-    if (before.at(key) != value) throw refuse(key, value, before.at(key));
+    if (!key.starts_with("model.") || value_in(before, key.c_str()) == value) continue;
+    if (key == kKernels && are_kernels(value) && are_kernels(value_in(before, kKernels))) continue;
+    if (!before.contains(key) && gone.empty()) continue;
+    throw refuse(key, value, value_in(before, key.c_str()));
   }
   if (global_batch && *global_batch != found.manifest().global_batch) {
     throw refuse("train.global_batch", std::to_string(*global_batch), std::to_string(found.manifest().global_batch));
@@ -227,6 +248,8 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
       throw refuse(key, value_in(options, key), value_in(before, key));
   }
   std::vector<std::string> notes;
+  for (const std::string& key : gone)
+    notes.push_back(fmt::format("warning: the run began with {} = {}, an option that is no more", key, before.at(key)));
   const std::vector<std::string> other_data = differences_of_data(before, options, meaning);
   if (!other_data.empty() && value_in(options, "data.may_differ") != "true") {
     const std::string path = value_in(before, "data.path");
@@ -246,7 +269,7 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
   }
   for (const auto& [key, value] : options) {
     if (key.starts_with("model.") && !before.contains(key))
-      notes.push_back(fmt::format("{} is {}; the checkpoint does not have this option", key, value));
+      notes.push_back(fmt::format("{} is {}; the run began without this option", key, value));
     if (!before.contains(key) || before.at(key) == value || !is_noted_for(key, value_in(options, "optim.schedule")))
       continue;
     notes.push_back(fmt::format("{} is {} from here on; it was {}", key, value, before.at(key)));
