@@ -2,10 +2,14 @@
 //
 //   build/bin/summary_writer runs/by_hand
 //   tensorboard --logdir runs
+//
+// With a second word it also writes a curve of so many points: build/bin/summary_writer runs/by_hand 1000000
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <filesystem>
+#include <string>
 
 #include "reigen/reigen.h"
 #include "reigen/train/summary_writer.h"
@@ -42,6 +46,8 @@ int main(int argc, char** argv) try {
       board.histogram("gradients/" + item.key(), item.value().grad(), step);
     }
   }
+  const std::int64_t points = argc > 2 ? std::stoll(argv[2]) : 0;
+  for (std::int64_t i = 0; i < points; ++i) board.scalar("curve", std::sin(static_cast<double>(i) / 1000), i);
   board.hparams_end(true, kSteps);
   board.flush();
   fmt::print("loss {:.4f}, events in {}\n", loss_of_step, board.path().string());
