@@ -16,8 +16,6 @@ Conv::Conv(std::int64_t inputs, std::int64_t outputs, std::int64_t size, std::in
 
 at::Tensor Norm::by_parts(const at::Tensor& x, const at::Tensor& residual, bool relu) {
   const bool fused = nn::are_fused(how_.kernels, x.device());
-  // LibTorch's addition and ReLU go over the whole batch.
-  const bool alone = residual.defined() && !fused;
   const std::int64_t parts = is_training() && how_.batch > 0 ? (x.size(0) + how_.batch - 1) / how_.batch : 1;
   at::Tensor y;
   if (parts <= 1) {
@@ -33,8 +31,10 @@ at::Tensor Norm::by_parts(const at::Tensor& x, const at::Tensor& residual, bool 
     for (std::size_t i = 0; i < of_x.size(); ++i) done.push_back(one_part(of_x[i], of_residual[i], fused && relu));
     y = at::cat(done);
   }
-  if (alone) y = y + residual;
-  return relu && !fused ? y.relu_() : y;
+  if (fused) return y;
+  // LibTorch's addition and ReLU go over the whole batch.
+  if (residual.defined()) y = y + residual;
+  return relu ? y.relu_() : y;
 }
 
 at::Tensor Norm::one_part(const at::Tensor& x, const at::Tensor& residual, bool relu) {

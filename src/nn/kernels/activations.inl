@@ -15,10 +15,9 @@ struct Gelu {
 
   template <int kWidth>
   REIGEN_ON_DEVICE static void run(Width<kWidth>, const Call& call, std::int64_t block, std::int64_t i) {
-    const std::int64_t first = block * device::kRowsOfSum;
-    const std::int64_t last = first + device::kRowsOfSum < call.rows ? first + device::kRowsOfSum : call.rows;
+    const RowsOfBlock rows(block, call.rows);
     const Pack<C, kWidth> bias = load_or<typename T::Wide, kWidth>(C(0), call.bias, i);
-    for (std::int64_t row = first; row < last; ++row) {
+    for (std::int64_t row = rows.first; row < rows.last; ++row) {
       Pack<C, kWidth> x = load<typename T::Narrow, kWidth>(call.input, row * call.columns + i);
       REIGEN_UNROLL
       for (int k = 0; k < kWidth; ++k) {
@@ -39,11 +38,10 @@ struct GeluBackward {
   template <int kWidth>
   REIGEN_ON_DEVICE static void run(Width<kWidth>, const Call& call, std::int64_t block, std::int64_t i) {
     constexpr double kDensityAtZero = 0.39894228040143267794;
-    const std::int64_t first = block * device::kRowsOfSum;
-    const std::int64_t last = first + device::kRowsOfSum < call.rows ? first + device::kRowsOfSum : call.rows;
+    const RowsOfBlock rows(block, call.rows);
     const Pack<C, kWidth> bias = load_or<typename T::Wide, kWidth>(C(0), call.bias, i);
     Pack<C, kWidth> sum = filled<C, kWidth>(C(0));
-    for (std::int64_t row = first; row < last; ++row) {
+    for (std::int64_t row = rows.first; row < rows.last; ++row) {
       const std::int64_t at = row * call.columns + i;
       const Pack<C, kWidth> x = load<Narrow, kWidth>(call.input, at);
       Pack<C, kWidth> result = load<Narrow, kWidth>(call.of_output, at);
@@ -73,9 +71,8 @@ struct Swiglu {
 
   template <int kWidth>
   REIGEN_ON_DEVICE static void run(Width<kWidth>, const Call& call, std::int64_t block, std::int64_t i) {
-    const std::int64_t first = block * device::kRowsOfSum;
-    const std::int64_t last = first + device::kRowsOfSum < call.rows ? first + device::kRowsOfSum : call.rows;
-    for (std::int64_t row = first; row < last; ++row) {
+    const RowsOfBlock rows(block, call.rows);
+    for (std::int64_t row = rows.first; row < rows.last; ++row) {
       const Pack<C, kWidth> gate = load<Element, kWidth>(call.gate, row * call.gate_stride + i);
       Pack<C, kWidth> result = load<Element, kWidth>(call.up, row * call.up_stride + i);
       REIGEN_UNROLL
@@ -93,9 +90,8 @@ struct SwigluBackward {
 
   template <int kWidth>
   REIGEN_ON_DEVICE static void run(Width<kWidth>, const Call& call, std::int64_t block, std::int64_t i) {
-    const std::int64_t first = block * device::kRowsOfSum;
-    const std::int64_t last = first + device::kRowsOfSum < call.rows ? first + device::kRowsOfSum : call.rows;
-    for (std::int64_t row = first; row < last; ++row) {
+    const RowsOfBlock rows(block, call.rows);
+    for (std::int64_t row = rows.first; row < rows.last; ++row) {
       const Pack<C, kWidth> gate = load<Element, kWidth>(call.gate, row * call.gate_stride + i);
       const Pack<C, kWidth> up = load<Element, kWidth>(call.up, row * call.up_stride + i);
       const Pack<C, kWidth> of_output = load<Element, kWidth>(call.of_output, row * call.columns + i);

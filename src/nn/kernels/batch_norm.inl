@@ -1,14 +1,6 @@
 // Batch normalisation with an addition and ReLU (device/model_calls.h). Each function computes one block of rows for
 // the columns i to i + kWidth - 1, unless it says otherwise. packs.inl says how this file is included.
 
-// The rows of a block. Sums have longer blocks than loops that only read and write elements.
-struct RowsOfBlock {
-  std::int64_t first;
-  std::int64_t last;
-  REIGEN_ON_DEVICE RowsOfBlock(std::int64_t block, std::int64_t rows, std::int64_t of_block = device::kRowsOfSum)
-      : first(block * of_block), last(first + of_block < rows ? first + of_block : rows) {}
-};
-
 // device::batch_rows_of_sum() and batch_sums_of() are functions of the host.
 REIGEN_ON_DEVICE inline std::int64_t rows_of_batch_sum(std::int64_t rows) {
   constexpr std::int64_t kWhole = device::kRowsOfSum * device::kMostBatchSums;

@@ -119,14 +119,13 @@ struct NormSums {
 
   template <int kWidth>
   REIGEN_ON_DEVICE static void run(Width<kWidth>, const Call& call, std::int64_t block, std::int64_t i) {
-    const std::int64_t first = block * device::kRowsOfSum;
-    const std::int64_t last = first + device::kRowsOfSum < call.rows ? first + device::kRowsOfSum : call.rows;
+    const RowsOfBlock rows(block, call.rows);
     const auto* const means = static_cast<const C*>(call.mean);
     const auto* const rstds = static_cast<const C*>(call.rstd);
     Pack<C, kWidth> of_weight = filled<C, kWidth>(C(0));
     Pack<C, kWidth> of_bias = filled<C, kWidth>(C(0));
     REIGEN_UNROLL_ROWS
-    for (std::int64_t row = first; row < last; ++row) {
+    for (std::int64_t row = rows.first; row < rows.last; ++row) {
       const C mean = means != nullptr ? means[row] : C(0);
       const C rstd = rstds[row];
       const Pack<C, kWidth> y = load<typename T::Wide, kWidth>(call.sum, row * call.columns + i);

@@ -126,6 +126,14 @@ REIGEN_ON_DEVICE inline std::int64_t blocks_of(std::int64_t rows) {
   return (rows + device::kRowsOfSum - 1) / device::kRowsOfSum;
 }
 
+// The rows of a block. The sums of batch normalisations have longer blocks (batch_norm.inl).
+struct RowsOfBlock {
+  std::int64_t first;
+  std::int64_t last;
+  REIGEN_ON_DEVICE RowsOfBlock(std::int64_t block, std::int64_t rows, std::int64_t of_block = device::kRowsOfSum)
+      : first(block * of_block), last(first + of_block < rows ? first + of_block : rows) {}
+};
+
 // The second step of a sum over rows: the sum of every kSlices-th block's sum, from block `slice` on. The slices are
 // then added in their order.
 constexpr int kSlices = 16;
