@@ -14,6 +14,11 @@ endif()
 message(STATUS "LibTorch ${REIGEN_TORCH_VERSION}: ${REIGEN_TORCH}")
 # Not empty if LibTorch tells the CUDA stream of a c10::Stream.
 file(STRINGS "${REIGEN_TORCH}/include/c10/core/Stream.h" REIGEN_TORCH_TELLS_STREAMS REGEX "native_handle")
+# Not empty if LibTorch's allocators tell what they have given out.
+set(REIGEN_TORCH_TELLS_MEMORY "")
+if(EXISTS "${REIGEN_TORCH}/include/c10/core/CachingDeviceAllocator.h")
+  file(STRINGS "${REIGEN_TORCH}/include/c10/core/CachingDeviceAllocator.h" REIGEN_TORCH_TELLS_MEMORY REGEX "DeviceAllocator : public")
+endif()
 include("${CMAKE_CURRENT_LIST_DIR}/reigen_bundle_torch.cmake")
 
 # LibTorch's headers include omp.h. It comes with g++, but is a separate package for clang.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/error_record.h"
 #include "base/log.h"
 #include "base/machine/cores.h"
 #include "comm/backends.h"
@@ -310,9 +311,10 @@ Communicator::Backends Communicator::meet(Impl* child, const std::vector<int>& m
   } catch (...) {
     error = std::current_exception();
   }
-  meeting->end();
+  meeting->end(error);
   if (meeting->failure()) std::rethrow_exception(meeting->failure());
   if (error) std::rethrow_exception(error);
+  if (meeting->error()) base::raise(*meeting->error());  // no rank has the new group, so that none waits for another
   return made;
 }
 

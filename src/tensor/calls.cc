@@ -2,12 +2,14 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "tensor/device_memory/device_memory.h"
 #include "tensor/native_stream/native_stream.h"
 
 namespace reigen::tensor {
 
 Stream stream_of(const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return {};
+  lend_kept_memory();
   const c10::Stream current = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(tensor.device());
   return {.device = Device::cuda(tensor.device().index()), .handle = native_handle(current)};
 }

@@ -417,8 +417,63 @@ TEST_F(DeviceRunTest, SaysWhatFitsIntoTheMemoryOfTheGpu) {
   stand_in::leave_memory(std::size_t{250} << 20);  // no room for the activations of 49 samples, 149 MiB a tensor
   EXPECT_EQ(failure(2, run), ExitCode::kOsResource);
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("out of memory of the GPU in step 1"), HasSubstr("samples at a time"),
-                                   HasSubstr("weights 33.6 MiB"), HasSubstr("--train.micro_batch 2")));
+                                   HasSubstr("weights 33.6 MiB"), HasSubstr("LibTorch had given out")));
   stand_in::leave_memory(stand_in::kMemory);
+}
+
+// The setting that the error names fits into the same memory. The weights take 8.4 MiB, and a hidden tensor 0.8 for each
+// sample.
+TEST_F(DeviceRunTest, NamesASettingThatFits) {
+  namespace stand_in = testing::stand_in;
+  width_ = 100'000;
+  for (const auto& [ranks, mib] : {std::pair(1, 70U), {2, 100U}}) {
+    const std::string name = fmt::format("{} ranks, {} MiB", ranks, mib);
+    Config run = config("run");
+    run.train.device = "cuda";
+    run.train.max_steps = 1;
+    run.parallel.shard = "none";
+    device_ = Device::cuda();
+    const auto prepare = [](int, SmallTask& task, TrainerOptions&) {
+      task.samples_a_call = 2;
+      task.held_out = made_data(4, at::kDouble, "test");
+    };
+    stand_in::leave_memory(std::size_t{mib} << 20);
+    EXPECT_EQ(failure(ranks, run, prepare), ExitCode::kOsResource) << name;
+    const std::string begin = "fix: --train.micro_batch ";
+    const auto at = failure_text_.find(begin);
+    ASSERT_NE(at, std::string::npos) << name << failure_text_;
+    EXPECT_THAT(failure_text_, HasSubstr(", with which forward and backward of this step fitted")) << name;
+    run.train.micro_batch = std::stoi(failure_text_.substr(at + begin.size()));
+    std::filesystem::remove_all(root_ / "run");
+    fit(ranks, run, prepare);
+    EXPECT_EQ(summary("run")["steps"], 1) << name;
+    std::filesystem::remove_all(root_ / "run");
+    stand_in::leave_memory(stand_in::kMemory);
+  }
+}
+
+// What the run says of its memory adds up to what LibTorch's allocator and the group have given out.
+TEST_F(DeviceRunTest, TellsTheMemoryOfTheGpu) {
+  testing::stand_in::leave_memory(testing::stand_in::kMemory);
+  width_ = 10'000;
+  for (const char* shard : {"none", "optimizer", "parameters"}) {
+    Config run = config(shard);
+    run.parallel.shard = shard;
+    fit_on("cuda", 2, run);
+    const nlohmann::json memory = summary(shard)["memory_bytes"];
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      const auto of = [&](const char* part) { return memory[part]["by_rank"][rank].get<double>(); };
+      double told = 0;
+      for (const char* part : {"parameters", "gradients", "optimizer", "buffers", "step", "batches"}) told += of(part);
+      const double there = of("allocator_in_steps") + of("of_the_group");
+      EXPECT_NEAR(told / there, 1, 0.03) << shard << ", rank " << rank << memory;
+      EXPECT_GE(of("allocator_peak"), of("allocator_in_steps")) << shard;
+      EXPECT_GE(of("allocator_reserved"), of("allocator_peak")) << shard;
+      EXPECT_GT(of("activations"), 0) << shard;
+      EXPECT_GE(of("step"), of("activations")) << shard;
+    }
+  }
+  EXPECT_THAT(output_, HasSubstr("of the GPU LibTorch gave out at most"));
 }
 
 TEST_F(DeviceRunTest, RefusesWhatGpusDoNotHave) {

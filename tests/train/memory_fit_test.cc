@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "train/model/out_of_memory.h"
 #include "train/model/parallel_options.h"
 #include "train/optimizer/optimization.h"
 #include "train/run/agree.h"
@@ -91,10 +92,27 @@ TEST(MemoryFit, WhatIsTakenBesideIsRefusedOnEveryRankWhereItDoesNotFit) {
 }
 
 TEST(MemoryFit, AnErrorOfAGpuNamesOptionsThatTheTaskHas) {
-  const std::string usual = out_of_memory("no memory", 3, {}, {}, 8, true).what();
-  EXPECT_THAT(usual, AllOf(HasSubstr("step 3"), HasSubstr("--train.micro_batch 4")));
-  const std::string manual = out_of_memory("no memory", 3, {}, {}, 8, false).what();
+  OutOfMemory what{.text = "no memory", .step = 3, .samples = 8};
+  const std::string usual = to_error(what, {}).what();
+  EXPECT_THAT(usual, AllOf(HasSubstr("step 3"), HasSubstr("--train.micro_batch 4"), Not(HasSubstr("fitted"))));
+  what.has_micro_batches = false;
+  const std::string manual = to_error(what, {}).what();
   EXPECT_THAT(manual, AllOf(Not(HasSubstr("micro_batch")), HasSubstr("half the --train.global_batch")));
+}
+
+TEST(MemoryFit, AnErrorOfAGpuNamesWhatFittedAndWhatIsInPieces) {
+  OutOfMemory what{.text = "no memory", .step = 3, .samples = 8, .fitting = Fitting{.micro_batch = 2}};
+  EXPECT_THAT(to_error(what, {}).what(),
+              HasSubstr("fix: --train.micro_batch 2, with which forward and backward of this step fitted"));
+  what.fitting = Fitting{.micro_batch = 1, .recomputes = true};
+  EXPECT_THAT(to_error(what, {}).what(), HasSubstr("fix: --train.micro_batch 1 --train.activation_checkpoint 1, with"));
+  what.fitting = Fitting{.micro_batch = 8, .recomputes = true};
+  EXPECT_THAT(to_error(what, {}).what(), HasSubstr("fix: --train.activation_checkpoint 1, with"));
+  what.gpu = tensor::DeviceMemory{.most_allocated = 5 << 20, .most_reserved = 10 << 20, .fragmented = 512 << 10};
+  EXPECT_THAT(to_error(what, {}).what(), AllOf(HasSubstr("given out 5 MiB and reserved 10 MiB, of which 512 KiB"),
+                                               Not(HasSubstr("expandable_segments"))));
+  what.gpu->fragmented = 2 << 20;
+  EXPECT_THAT(to_error(what, {}).what(), HasSubstr("expandable_segments:True"));
 }
 
 TEST(MemoryFit, StatesOnADiskTakeNoMemory) {
@@ -136,6 +154,35 @@ TEST(MemoryFit, WholeGradientsBetweenMicroBatchesAreCounted) {
                     HasSubstr("--train.micro_batch 0 needs 15.3 MiB")));
   EXPECT_THAT(refusal(2, "none", 10 * kMiB, "tcp", adds_up), HasSubstr("30.5 MiB for 2 ranks here"));
   EXPECT_EQ(refusal(2, "parameters", 8 * kMiB, "tcp", [](Config& config) { config.train.micro_batch = 8; }), "");
+}
+
+// The memory runs out in the first calls of the task. After the step, two samples and one are tried, then all four with
+// activations that are computed again.
+class OutOfMemoryRun : public TrainerTest {
+ protected:
+  std::string failure_of(int calls, bool has_units) {
+    Config run = config(fmt::format("{} {}", calls, has_units));
+    run.train.global_batch = 4;
+    const auto prepare = [&](int, SmallTask& task, TrainerOptions&) {
+      task.has_units = has_units;
+      task.before_call = [&](int call) {
+        TORCH_CHECK_WITH(OutOfMemoryError, call > calls, "no memory in call ", call);
+      };
+    };
+    EXPECT_EQ(failure(1, run, prepare), ExitCode::kOsResource);
+    return failure_text_;
+  }
+};
+
+TEST_F(OutOfMemoryRun, TriesFewerSamplesAndThenActivationsThatAreComputedAgain) {
+  EXPECT_THAT(failure_of(1, false), HasSubstr("fix: --train.micro_batch 2, with which forward and backward"));
+  EXPECT_THAT(failure_of(2, true), HasSubstr("fix: --train.micro_batch 1, with which"));
+  EXPECT_THAT(failure_of(3, true), HasSubstr("fix: --train.activation_checkpoint 1, with which"));
+  EXPECT_THAT(failure_of(4, true), HasSubstr("fix: --train.micro_batch 2 --train.activation_checkpoint 1, with which"));
+  for (const bool has_units : {false, true}) {
+    EXPECT_THAT(failure_of(100, has_units), AllOf(HasSubstr("no memory in call 1;"), Not(HasSubstr("with which")),
+                                                  HasSubstr("or a smaller model")));
+  }
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "comm/forming/round_store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -50,10 +52,11 @@ class Reader {
 
 }  // namespace
 
-std::string RoundStore::encode(const std::vector<Operation>& operations, bool has_ended) {
+std::string RoundStore::encode(const Message& message) {
   std::string text;
-  put(text, has_ended ? 1 : 0);
-  for (const Operation& one : operations) {
+  put(text, message.has_ended ? 1 : 0);
+  put(text, message.error);
+  for (const Operation& one : message.operations) {
     put(text, static_cast<std::int64_t>(one.kind));
     put(text, one.key);
     put(text, one.value);
@@ -64,10 +67,11 @@ std::string RoundStore::encode(const std::vector<Operation>& operations, bool ha
   return text;
 }
 
-std::vector<RoundStore::Operation> RoundStore::decode(const std::string& text) {
-  std::vector<Operation> operations;
+RoundStore::Message RoundStore::decode(const std::string& text) {
+  Message message;
   Reader reader(text);
-  reader.number();  // has_ended
+  message.has_ended = reader.number() == 1;
+  message.error = reader.bytes();
   while (!reader.at_end()) {
     Operation one{.kind = static_cast<Kind>(reader.number())};
     one.key = reader.bytes();
@@ -76,9 +80,9 @@ std::vector<RoundStore::Operation> RoundStore::decode(const std::string& text) {
     std::string expected = reader.bytes();
     if (is_expected) one.expected = std::move(expected);
     one.delta = reader.number();
-    operations.push_back(std::move(one));
+    message.operations.push_back(std::move(one));
   }
-  return operations;
+  return message;
 }
 
 RoundStore::Answer RoundStore::apply(const Operation& operation) {
@@ -106,15 +110,21 @@ void RoundStore::round() {
   if (failure_) throw MeetingEnded();
   std::vector<std::string> texts;
   try {
-    texts = all_gather_bytes(encode(std::exchange(untold_, {}), has_ended_), *group_, "split");
+    const Message own{.has_ended = has_ended_, .error = own_error_, .operations = std::exchange(untold_, {})};
+    texts = all_gather_bytes(encode(own), *group_, "split");
   } catch (...) {
     failure_ = std::current_exception();
     throw MeetingEnded();
   }
   all_have_ended_ = was_quiet_ = true;
   for (std::size_t q = 0; q < texts.size(); ++q) {
-    all_have_ended_ &= Reader(texts[q]).number() == 1;
-    for (const Operation& one : decode(texts[q])) {
+    const Message message = decode(texts[q]);
+    all_have_ended_ &= message.has_ended;
+    if (!message.error.empty() && !error_) {
+      error_ = base::decode_error(message.error);
+      error_->text = fmt::format("rank {} of {}: {}", q, texts.size(), error_->text);
+    }
+    for (const Operation& one : message.operations) {
       was_quiet_ = false;
       Answer answer = apply(one);
       if (q == static_cast<std::size_t>(group_->rank())) answer_ = std::move(answer);
@@ -143,6 +153,7 @@ std::string RoundStore::get(const std::string& key, const Deadline& deadline) {
   while (table_.find(key) == nullptr) {
     round();
     if (table_.find(key) != nullptr) break;
+    if (error_) base::raise(*error_);
     if (deadline.expired()) wait.throw_timeout(key, "the group that is split");
     if (was_quiet_) std::this_thread::sleep_for(deadline.remaining(kQuiet));
   }
@@ -166,8 +177,9 @@ std::string RoundStore::compare_and_set(const std::string& key, const std::optio
 
 bool RoundStore::erase(const std::string& key) { return ask({.kind = Kind::kErase, .key = key}).number == 1; }
 
-void RoundStore::end() {
+void RoundStore::end(const std::exception_ptr& error) {
   has_ended_ = true;
+  if (error && !error_) own_error_ = base::encode(base::record_of(error));
   try {
     while (!failure_ && !all_have_ended_) {
       round();

@@ -5,7 +5,8 @@
 // A round is one all_gather of bytes in the group: every rank sends the operations on the store that it has not sent
 // yet, and every rank applies the operations of all ranks, in the order of the ranks. A rank makes rounds while it
 // waits for an answer. In end() it makes rounds until every rank has called end(). So each rank of the group must call
-// end(), even after an error.
+// end(), even after an error. A rank that calls end() with an error sends it, and the ranks that wait for an answer throw
+// it: the rank that failed will send no more.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error_record.h"
 #include "reigen/comm/communicator.h"
 #include "reigen/store/store.h"
 #include "store/table.h"
@@ -44,10 +46,13 @@ class RoundStore final : public store::Store {
                               const std::string& desired) override;
   bool erase(const std::string& key) override;
 
-  // Collective: every rank of the group must call it. After end(), only failure() may be called.
-  void end();
+  // Collective: every rank of the group must call it. `error`: why this rank leaves; null if it does not fail. After
+  // end(), only failure() and error() may be called.
+  void end(const std::exception_ptr& error = nullptr);
   // The error that ended the group in a round, with rank numbers of that group; null if there was none.
   std::exception_ptr failure() const { return failure_; }
+  // The error of the lowest rank that called end() with one. Its text begins with the rank. Every rank has the same.
+  const std::optional<base::ErrorRecord>& error() const { return error_; }
 
  private:
   enum class Kind : std::uint8_t { kSet, kAdd, kCompareAndSet, kErase };
@@ -64,8 +69,14 @@ class RoundStore final : public store::Store {
     std::exception_ptr error = nullptr;
   };
 
-  static std::string encode(const std::vector<Operation>& operations, bool has_ended);
-  static std::vector<Operation> decode(const std::string& text);
+  // What a rank sends in a round.
+  struct Message {
+    bool has_ended = false;
+    std::string error = {};  // the record of the error with which the rank ended; empty if there is none
+    std::vector<Operation> operations = {};
+  };
+  static std::string encode(const Message& message);
+  static Message decode(const std::string& text);
   Answer apply(const Operation& operation);
   Answer ask(Operation operation);
   void round();
@@ -75,6 +86,8 @@ class RoundStore final : public store::Store {
   std::vector<Operation> untold_;  // operations that this rank has not sent yet
   Answer answer_;                  // the answer to this rank's last operation
   bool has_ended_ = false;
+  std::string own_error_;                  // encoded; empty if there is none
+  std::optional<base::ErrorRecord> error_;
   bool all_have_ended_ = false;
   bool was_quiet_ = false;  // no rank sent an operation in the last round
   std::exception_ptr failure_;

@@ -27,24 +27,35 @@ at::Tensor MemoryResource::make(const FlatBuffer& buffer) {
 // such a group of several ranks. One rank sends nothing, so the buffer need not be from the group.
 at::Tensor MemoryResource::make_on_gpu(const FlatBuffer& buffer) {
   REIGEN_CHECK(!buffer.residence.is_common, "[flat_parameters] ranks cannot have common memory on {} yet", gpu_.str());
-  if (buffer.travels && !ranks_.device().is_cpu()) return shared_tensor(ranks_, buffer.count, buffer.type, gpu_);
+  if (is_of_the_group(buffer)) return shared_tensor(ranks_, buffer.count, buffer.type, gpu_);
   return part_of_tensor(buffer.count, buffer.type, buffer.first, buffer.last, gpu_);
+}
+
+bool MemoryResource::is_of_the_group(const FlatBuffer& buffer) const {
+  return buffer.residence.medium == layout::Medium::kDevice && buffer.travels && !ranks_.device().is_cpu();
 }
 
 at::Tensor MemoryResource::take(layout::Role role, const FlatBuffer& buffer) {
   at::Tensor tensor = make(buffer);
   note(role, tensor, (buffer.last - buffer.first) * static_cast<std::int64_t>(c10::elementSize(buffer.type)));
+  taken_.back().is_of_the_group = is_of_the_group(buffer);
   return tensor;
 }
 
 void MemoryResource::note(layout::Role role, const at::Tensor& tensor, std::int64_t bytes) {
   std::erase_if(taken_, [](const Taken& one) { return one.storage.expired(); });
-  taken_.push_back({role, bytes, tensor.storage().getWeakStorageImpl()});
+  taken_.push_back({role, bytes, false, tensor.storage().getWeakStorageImpl()});
 }
 
 std::int64_t MemoryResource::bytes(layout::Role role) const {
   std::int64_t sum = 0;
   for (const Taken& one : taken_) sum += one.role == role && !one.storage.expired() ? one.bytes : 0;
+  return sum;
+}
+
+std::int64_t MemoryResource::bytes_of_the_group() const {
+  std::int64_t sum = 0;
+  for (const Taken& one : taken_) sum += one.is_of_the_group && !one.storage.expired() ? one.bytes : 0;
   return sum;
 }
 

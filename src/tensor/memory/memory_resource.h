@@ -45,15 +45,19 @@ class MemoryResource {
   void note(layout::Role role, const at::Tensor& tensor, std::int64_t bytes);
   // The bytes of tensors with this role that were taken or noted, and that still live.
   std::int64_t bytes(layout::Role role) const;
+  // Those of all roles whose memory on the GPU is the group's (Communicator::allocate), not LibTorch's allocator's.
+  std::int64_t bytes_of_the_group() const;
 
  private:
   struct Taken {
     layout::Role role = layout::Role::kValue;
     std::int64_t bytes = 0;
+    bool is_of_the_group = false;
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
   at::Tensor make(const FlatBuffer& buffer);
   at::Tensor make_on_gpu(const FlatBuffer& buffer);
+  bool is_of_the_group(const FlatBuffer& buffer) const;
 
   Communicator ranks_;
   std::filesystem::path directory_;

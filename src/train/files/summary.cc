@@ -30,6 +30,13 @@ nlohmann::ordered_json to_json(const MemoryReport& memory) {
   tell("buffers", &MemoryUse::buffers, false);
   tell("activations", &MemoryUse::activations, false);
   tell("step", &MemoryUse::step, false);
+  if (!is_on_gpu(memory)) return json;
+  tell("batches", &MemoryUse::batches, false);
+  tell("allocator_in_steps", &MemoryUse::in_steps, false);
+  tell("allocator_peak", &MemoryUse::allocated, false);
+  tell("allocator_reserved", &MemoryUse::reserved, false);
+  tell("allocator_fragmented", &MemoryUse::fragmented, false);
+  tell("of_the_group", &MemoryUse::of_the_group, false);
   return json;
 }
 

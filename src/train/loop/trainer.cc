@@ -40,7 +40,7 @@
 #include "train/loop/wrong_label.h"
 #include "train/model/device.h"
 #include "train/model/divide_model.h"
-#include "train/model/memory_fit.h"
+#include "train/model/out_of_memory.h"
 #include "train/model/micro_batch.h"
 #include "train/model/trained_model.h"
 #include "train/optimizer/own_optimizer.h"
@@ -106,7 +106,7 @@ struct Trainer::Impl {
   NotFinite not_finite{run, model, checkpoints, lines};
   LateSteps late{run, model, losses, not_finite};
   StepGraph graph{run, data, model};
-  MemoryWatch memory;
+  MemoryWatch memory{run};
   ReplicaWatch replicas{run, model, checkpoints};
   SideBySide side_by_side{run, model};
   TraceWatch trace{run, files, model, outcome, cycle};
@@ -423,7 +423,6 @@ void Trainer::Impl::end_phase(Phase ended) {
 }
 
 void Trainer::Impl::step(const data::Batch& batch, double waited) {
-  const std::int64_t number = run.done + 1;
   try {
     make_step(batch, waited);
   } catch (...) {
@@ -432,8 +431,7 @@ void Trainer::Impl::step(const data::Batch& batch, double waited) {
     try {
       throw;
     } catch (const c10::OutOfMemoryError& error) {
-      throw out_of_memory(first_line_of(error), number, model.memory_of_layout(), run.config, batch.count,
-                          run.manual == nullptr);
+      throw out_of_memory(first_line_of(error), run, model, batch);
     } catch (const c10::IndexError& error) {
       throw_if_wrong_label(error, batch.target, batch.indices, "the training data");
       throw;

@@ -11,6 +11,7 @@
 #include "device/cuda.h"
 #include "device/kernels.h"
 #include "reigen/base/error.h"
+#include "tensor/device_memory/device_memory.h"
 #include "tensor/gpu/torch_cuda.h"
 #include "train/run/agree.h"
 
@@ -109,7 +110,12 @@ void prepare_environment(const TrainConfig& config) {
 }
 
 base::AvailableMemory available_on(const at::Device& device) {
-  return device.is_cuda() ? device::available_memory(device.index()) : base::available_memory();
+  if (device.is_cpu()) return base::available_memory();
+  base::AvailableMemory there = device::available_memory(device.index());
+  // LibTorch hands out the memory that it keeps for later tensors before it asks the driver for more.
+  if (const auto kept = tensor::device_memory(device))
+    there.bytes += static_cast<std::uint64_t>(kept->reserved - kept->allocated);
+  return there;
 }
 
 data::Samples samples_on(const at::Device& device, data::Samples samples) {

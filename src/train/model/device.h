@@ -52,7 +52,7 @@ class Arithmetic {
 // threads.
 void prepare_environment(const TrainConfig& config);
 
-// The memory that is free on the device.
+// The memory that is free on the device, with what LibTorch keeps of it in this process for later tensors.
 base::AvailableMemory available_on(const at::Device& device);
 
 // Returns the samples on this device. If they must be copied from pinned memory, the host does not wait for the copy.

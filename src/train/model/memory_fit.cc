@@ -156,24 +156,6 @@ Here ask_all(const base::AvailableMemory& there, const Communicator& world) {
 
 }  // namespace
 
-Error out_of_memory(const std::string& text, std::int64_t step, const MemoryUse& held, const Config& config,
-                    std::int64_t samples, bool has_micro_batches) {
-  std::vector<std::string> ways;
-  const std::int64_t at_once = config.train.micro_batch > 0 ? std::min(config.train.micro_batch, samples) : samples;
-  if (at_once > 1 && has_micro_batches) ways.push_back(fmt::format("--train.micro_batch {}", (at_once + 1) / 2));
-  if (at_once > 1 && !has_micro_batches) ways.emplace_back("half the --train.global_batch");
-  if (config.train.activation_checkpoint == 0) ways.emplace_back("--train.activation_checkpoint 1");
-  if (config.parallel.shard != "parameters") ways.emplace_back("--parallel.shard parameters with several ranks");
-  ways.emplace_back("a smaller model");
-  return {ExitCode::kOsResource,
-          Report{.what = fmt::format("out of memory of the GPU in step {}", step),
-                 .got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}", text, at_once,
-                                    format_bytes(static_cast<std::uint64_t>(held.parameters)),
-                                    format_bytes(static_cast<std::uint64_t>(held.gradients)),
-                                    format_bytes(static_cast<std::uint64_t>(held.optimizer))),
-                 .fix = fmt::format("{}", fmt::join(ways, ", or "))}};
-}
-
 void require_room(const char* what, std::int64_t bytes, const std::string& fix, const Communicator& world,
                   const std::function<base::AvailableMemory()>& available) {
   const base::AvailableMemory there = available();

@@ -33,12 +33,6 @@ void require_room(
     const Communicator& world,
     const std::function<base::AvailableMemory()>& available = [] { return base::available_memory(); });
 
-// Returns the error of a rank whose GPU had no memory left in step `step`. The error names the bytes that the run holds
-// according to the layout (`held`), and options with which a step takes less memory. `samples` is the number of this
-// rank's samples in a step. `text` is LibTorch's message. `has_micro_batches`: the task goes with train.micro_batch.
-Error out_of_memory(const std::string& text, std::int64_t step, const MemoryUse& held, const Config& config,
-                    std::int64_t samples, bool has_micro_batches);
-
 // Makes the same check as the first require_room() for `bytes` that every rank is about to take in addition. `what`
 // names these bytes in the error, and `fix` is the advice that the error gives.
 void require_room(

@@ -16,7 +16,9 @@ namespace reigen::train {
 namespace {
 
 constexpr std::int64_t MemoryUse::*kParts[] = {&MemoryUse::parameters, &MemoryUse::gradients,   &MemoryUse::optimizer,
-                                               &MemoryUse::buffers,    &MemoryUse::activations, &MemoryUse::step};
+                                               &MemoryUse::buffers,    &MemoryUse::activations, &MemoryUse::step,
+                                               &MemoryUse::batches,    &MemoryUse::in_steps,    &MemoryUse::allocated,
+                                               &MemoryUse::reserved,   &MemoryUse::fragmented,  &MemoryUse::of_the_group};
 
 std::int64_t bytes_of(const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); }
 
@@ -27,7 +29,8 @@ MemoryUse count_memory(const torch::nn::Module& module, const parallel::DataPara
   const tensor::MemoryResource& taken = parallel.parameters().front().resource();
   MemoryUse use{.parameters = taken.bytes(layout::Role::kValue),
                 .gradients = taken.bytes(layout::Role::kGradient),
-                .optimizer = taken.bytes(layout::Role::kState)};
+                .optimizer = taken.bytes(layout::Role::kState),
+                .of_the_group = taken.bytes_of_the_group()};
   std::set<const at::TensorImpl*> in_ranges;
   for (const ParameterRange& range : parallel.weights()) {
     for (const tensor::Segment& segment : range.segments()) in_ranges.insert(segment.parameter.unsafeGetTensorImpl());
@@ -72,6 +75,10 @@ std::int64_t peak_memory_bytes() {
   return 0;
 }
 
+bool is_on_gpu(const MemoryReport& report) {
+  return std::any_of(report.ranks.begin(), report.ranks.end(), [](const MemoryUse& use) { return use.allocated > 0; });
+}
+
 std::string to_text(const MemoryReport& report) {
   const auto most_of = [](const std::vector<MemoryUse>& uses, std::int64_t MemoryUse::*part) {
     std::int64_t bytes = 0;
@@ -82,9 +89,14 @@ std::string to_text(const MemoryReport& report) {
   const auto told = [&](std::int64_t MemoryUse::*part) {
     return fmt::format("{} (formula {})", most(part), most_of(report.formulas, part));
   };
-  return fmt::format("parameters {}, gradients {}, optimizer {}, buffers {}, activations {}, step {}",
-                     told(&MemoryUse::parameters), told(&MemoryUse::gradients), told(&MemoryUse::optimizer),
-                     most(&MemoryUse::buffers), most(&MemoryUse::activations), most(&MemoryUse::step));
+  std::string text = fmt::format("parameters {}, gradients {}, optimizer {}, buffers {}, activations {}, step {}",
+                                 told(&MemoryUse::parameters), told(&MemoryUse::gradients), told(&MemoryUse::optimizer),
+                                 most(&MemoryUse::buffers), most(&MemoryUse::activations), most(&MemoryUse::step));
+  if (is_on_gpu(report)) {
+    text += fmt::format("; of the GPU LibTorch gave out at most {} and reserved {}, of which {} are in pieces",
+                        most(&MemoryUse::allocated), most(&MemoryUse::reserved), most(&MemoryUse::fragmented));
+  }
+  return text;
 }
 
 }  // namespace reigen::train

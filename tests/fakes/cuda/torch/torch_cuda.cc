@@ -14,6 +14,7 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_cpu_dispatch.h>
 #include <ATen/ops/view_native.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <cuda_runtime_api.h>
 #include <torch/library.h>
@@ -55,7 +56,7 @@ cudaStream_t handle_of(c10::StreamId id) { return reinterpret_cast<cudaStream_t>
 // Like LibTorch's allocator, it never waits for the device. A block belongs to the stream that was current when it was
 // allocated. A freed block is handed out again at once, for work on this stream. Its bytes are overwritten in the order
 // of the stream, so other work that still uses the block sees other numbers.
-class Allocator final : public c10::Allocator {
+class Allocator final : public c10::DeviceAllocator {
  public:
   at::DataPtr allocate(std::size_t bytes) override {
     const int device = stand_in::device_now();
@@ -73,11 +74,16 @@ class Allocator final : public c10::Allocator {
       }
     }
     const stand_in::NotCaptured relaxed;  // LibTorch's allocator may allocate in a capture
-    if (data == nullptr && cudaMalloc(&data, size) != cudaSuccess) {
-      empty(device);
-      TORCH_CHECK_WITH(OutOfMemoryError, cudaMalloc(&data, size) == cudaSuccess,
+    bool is_new = false;
+    if (data == nullptr) {
+      if (cudaMalloc(&data, size) != cudaSuccess) empty(device);
+      TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr || cudaMalloc(&data, size) == cudaSuccess,
                        "CUDA out of memory. Tried to allocate ", size, " bytes on cuda:", device);
+      is_new = true;
     }
+    const std::lock_guard lock(mutex_);
+    if (is_new) stats(device).reserved_bytes[kAll].increase(size);
+    stats(device).allocated_bytes[kAll].increase(size);
     return {data, new Block{key, data}, &drop, on};
   }
   // Frees the blocks that nobody uses. The memory of a graph is used by its replays.
@@ -90,8 +96,25 @@ class Allocator final : public c10::Allocator {
   at::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void*, const void*, std::size_t) const override { stand_in::die("an allocator copies"); }
 
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override {
+    for (int device = 0; device < stand_in::kDevices; ++device) empty(device);
+  }
+  void recordStream(const c10::DataPtr&, c10::Stream) override { stand_in::die("a block is kept for a stream"); }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    const std::lock_guard lock(mutex_);
+    return stats(device);
+  }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex device) override {
+    const std::lock_guard lock(mutex_);
+    stats(device).allocated_bytes[kAll].reset_peak();
+    stats(device).reserved_bytes[kAll].reset_peak();
+  }
+
  private:
   static constexpr std::size_t kRounding = 512;
+  static constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   using Key = std::tuple<int, c10::StreamId, std::size_t, int>;  // device, stream, bytes, the graph (0: none)
   struct Block {
     Key key;
@@ -100,12 +123,18 @@ class Allocator final : public c10::Allocator {
   static void drop(void* context);
   template <class Is>
   void free_if(const Is& is_wanted) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(free_, [&](const auto& block) {
-      if (!is_wanted(block.first)) return false;
-      cudaFree(block.second);
-      return true;
-    });
+    std::vector<void*> unused;
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(free_, [&](const auto& block) {
+        if (!is_wanted(block.first)) return false;
+        unused.push_back(block.second);
+        stats(std::get<0>(block.first)).reserved_bytes[kAll].decrease(std::get<2>(block.first));
+        return true;
+      });
+    }
+    // Without the lock: cudaFree waits for the streams, whose tasks may drop tensors.
+    for (void* const data : unused) cudaFree(data);
   }
   void take_back(const Block& block) {
     const auto& [device, stream, size, pool] = block.key;
@@ -117,11 +146,14 @@ class Allocator final : public c10::Allocator {
     else
       stand_in::enqueue(handle_of(stream), overwrite);
     const std::lock_guard lock(mutex_);
+    stats(device).allocated_bytes[kAll].decrease(size);
     free_.emplace(block.key, block.data);
   }
+  c10::CachingDeviceAllocator::DeviceStats& stats(int device) { return stats_.at(static_cast<std::size_t>(device)); }
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards what follows
   std::multimap<Key, void*> free_;
+  std::array<c10::CachingDeviceAllocator::DeviceStats, stand_in::kDevices> stats_ = {};
 };
 // Never destroyed, because tensors may outlive main().
 Allocator& allocator = *new Allocator;

@@ -1,0 +1,137 @@
+#include "train/model/out_of_memory.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reigen/base/bytes.h"
+#include "train/model/activations.h"
+#include "train/model/micro_batch.h"
+
+namespace reigen::train {
+namespace {
+
+std::string in_bytes(std::int64_t bytes) { return format_bytes(static_cast<std::uint64_t>(bytes)); }
+
+// The samples of the batch that one forward gets.
+std::int64_t at_once(std::int64_t samples, const Config& config) {
+  return config.train.micro_batch > 0 ? std::min(config.train.micro_batch, samples) : samples;
+}
+
+data::MicroBatch first_of(data::MicroBatch part, std::int64_t count) {
+  part.transform([&](const at::Tensor& tensor) { return tensor.narrow(0, 0, count); });
+  part.count = count;
+  return part;
+}
+
+// Forward and backward of the micro-batch, beside `more` bytes that a step in the future will hold. They are made twice,
+// because the second micro-batch of a step needs memory beside the gradients of the first.
+bool fits(Run& run, TrainedModel& model, const data::MicroBatch& part, std::int64_t more) {
+  tensor::release_kept_memory(run.device);
+  try {
+    const at::Tensor held = at::empty({more}, at::TensorOptions(at::kByte).device(run.device));
+    for (int i = 0; i < 2; ++i) backward(model, loss_of(run, part), part);
+    return true;
+  } catch (const c10::OutOfMemoryError&) {
+    return false;
+  }
+}
+
+// Halves the samples until they fit; `count`: with how many to begin.
+std::int64_t count_that_fits(Run& run, TrainedModel& model, const data::MicroBatch& part, std::int64_t count,
+                             std::int64_t more) {
+  for (; count > 0; count = count == 1 ? 0 : (count + 1) / 2) {
+    if (fits(run, model, first_of(part, count), more)) return count;
+  }
+  return 0;
+}
+
+std::optional<Fitting> find_fitting(Run& run, TrainedModel& model, const data::MicroBatch& part) {
+  if (run.manual != nullptr || run.divides_model() || model.gathers() || part.count == 0) return std::nullopt;
+  // Without the exchange of gradients, as in all micro-batches but the last.
+  const parallel::NoSync alone = model.parallel().no_sync();
+  const LogTo nowhere(run.task, nullptr);
+  const MemoryUse there = count_memory(model.module(), model.parallel());
+  const MemoryUse& later = model.memory_of_layout();
+  const std::int64_t more = std::max<std::int64_t>(later.gradients - there.gradients, 0) +
+                            std::max<std::int64_t>(later.optimizer - there.optimizer, 0);
+  const std::int64_t half = part.count == 1 ? 0 : (part.count + 1) / 2;
+  if (const std::int64_t count = count_that_fits(run, model, part, half, more); count > 0) return Fitting{count, false};
+  if (run.config.train.activation_checkpoint > 0 || run.task.units().empty()) return std::nullopt;
+  TrainConfig recomputing = run.config.train;
+  recomputing.activation_checkpoint = 1;
+  const auto checkpointed = checkpoint_activations(run.task, run.name(), recomputing);
+  const std::int64_t count = count_that_fits(run, model, part, part.count, more);
+  return count > 0 ? std::optional(Fitting{count, true}) : std::nullopt;
+}
+
+// The options of `fitting` as one text, or an empty text.
+std::string option_that_fits(const OutOfMemory& what, const Config& config) {
+  if (!what.fitting) return {};
+  std::vector<std::string> options;
+  if (what.fitting->micro_batch < at_once(what.samples, config))
+    options.push_back(fmt::format("--train.micro_batch {}", what.fitting->micro_batch));
+  if (what.fitting->recomputes) options.emplace_back("--train.activation_checkpoint 1");
+  return fmt::format("{}, with which forward and backward of this step fitted", fmt::join(options, " "));
+}
+
+// Options with which a step may fit.
+std::vector<std::string> ways_to_try(const OutOfMemory& what, const Config& config) {
+  std::vector<std::string> ways;
+  const std::int64_t samples = at_once(what.samples, config);
+  if (samples > 1 && what.has_micro_batches) ways.push_back(fmt::format("--train.micro_batch {}", (samples + 1) / 2));
+  if (samples > 1 && !what.has_micro_batches) ways.emplace_back("half the --train.global_batch");
+  if (config.train.activation_checkpoint == 0) ways.emplace_back("--train.activation_checkpoint 1");
+  if (config.parallel.shard != "parameters") ways.emplace_back("--parallel.shard parameters with several ranks");
+  ways.emplace_back("a smaller model");
+  return ways;
+}
+
+}  // namespace
+
+Error to_error(const OutOfMemory& what, const Config& config) {
+  std::string got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}", what.text,
+                                at_once(what.samples, config), in_bytes(what.held.parameters),
+                                in_bytes(what.held.gradients), in_bytes(what.held.optimizer));
+  std::vector<std::string> ways;
+  if (what.fitting)
+    ways.push_back(option_that_fits(what, config));
+  else
+    ways = ways_to_try(what, config);
+  if (what.gpu) {
+    got += fmt::format("; LibTorch had given out {} and reserved {}, of which {} are in pieces",
+                       in_bytes(what.gpu->most_allocated), in_bytes(what.gpu->most_reserved),
+                       in_bytes(what.gpu->fragmented));
+    if (what.gpu->fragmented > what.gpu->most_reserved / 10)
+      ways.emplace_back("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment, against the pieces");
+  }
+  return {ExitCode::kOsResource,
+          Report{.what = fmt::format("out of memory of the GPU in step {}", what.step),
+                 .got = got,
+                 .fix = fmt::format("{}", fmt::join(ways, ", or "))}};
+}
+
+Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch) {
+  OutOfMemory what{.text = text,
+                   .step = run.done + 1,
+                   .samples = batch.count,
+                   .has_micro_batches = run.manual == nullptr,
+                   .held = model.memory_of_layout(),
+                   .gpu = tensor::device_memory(run.device)};
+  try {
+    if (!batch.parts.empty()) what.fitting = find_fitting(run, model, batch.parts.front());
+  } catch (const std::exception& error) {
+    // After the failure the trials may meet other errors. The failure counts, so it is told without them.
+    run.say(fmt::format("note: no setting that fits was looked for: {}", error.what()));
+  }
+  return to_error(what, run.config);
+}
+
+}  // namespace reigen::train

@@ -1,0 +1,48 @@
+// What a rank says when the memory of its GPU ran out in a step, and a setting with which the step fits.
+// Thread rule: used only by the thread of its rank.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "reigen/base/error.h"
+#include "reigen/data/loader.h"
+#include "reigen/train/config.h"
+#include "tensor/device_memory/device_memory.h"
+#include "train/model/memory_use.h"
+#include "train/model/trained_model.h"
+#include "train/run/run.h"
+
+namespace reigen::train {
+
+// A setting with which forward and backward fitted.
+struct Fitting {
+  std::int64_t micro_batch = 0;
+  bool recomputes = false;  // with train.activation_checkpoint 1
+};
+
+// What is known after the failure.
+struct OutOfMemory {
+  std::string text = {};  // LibTorch's message
+  std::int64_t step = 0;
+  std::int64_t samples = 0;        // of this rank in a step
+  bool has_micro_batches = true;   // false: the task is a ManualTask
+  MemoryUse held = {};             // what the run holds between steps, by the layout
+  std::optional<tensor::DeviceMemory> gpu = {};
+  std::optional<Fitting> fitting = {};
+};
+
+// The error with exit code 71. It says what the memory was used for, and names options with which a step takes less:
+// first `fitting`, if it is known.
+Error to_error(const OutOfMemory& what, const Config& config);
+
+// The error of a rank whose GPU had no memory left in the step that begins with run.done. Tries forward and backward
+// with half of the samples, a quarter and so on, then also with train.activation_checkpoint 1, until they fit, and names
+// what fitted. While it tries, the rank sends nothing, so the other ranks wait. Nothing is tried, and the error names
+// options that may help, if other ranks would be needed for it (weights that are gathered, mesh.tp, mesh.pp, mesh.cp)
+// and for a ManualTask. The run must end after this: gradients and figures are those of the trials.
+// `text` is LibTorch's message.
+Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch);
+
+}  // namespace reigen::train
