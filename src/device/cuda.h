@@ -106,8 +106,8 @@ class OwnStream {
 // Zeroed memory of the device, freed when the last shared_ptr to it is destroyed. If there is none, the function of
 // release_by() is called, and the allocation is tried once more.
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
-// `release` gives memory of a device back that is kept for later use, such as the freed tensors that LibTorch's allocator
-// keeps. It counts for all threads of the process, and may be called on any.
+// `release` gives memory of a device back that is kept for later use, such as the freed tensors that LibTorch's
+// allocator keeps. It counts for all threads of the process, and may be called on any.
 void release_by(void (*release)(int device));
 // Pinned host memory, which the device can copy to and from by itself.
 std::shared_ptr<void> allocate_pinned(std::size_t bytes);

@@ -81,6 +81,36 @@ TEST(CudaIpc, ACallOnBothKindsOfMemoryIsRefused) {
   });
 }
 
+// Rank 1 has no memory left for the new group. All ranks throw its error at once, and the group that is split goes on.
+TEST(CudaIpc, ASplitThatFailsOnOneRankFailsOnAll) {
+  run_ranks({.ranks = 3, .device = Device::cuda()}, [](Rank& r) {
+    auto& world = r.world();
+    TestBuffer<float> x(world, 1000, false);
+    world.all_reduce(x.data(), x.data(), 1000, DataType::kFloat32, ReduceOp::kSum);
+    r.world().barrier();
+    if (r.rank() == 0) stand_in::leave_memory(std::size_t{32} << 20);
+    r.world().barrier();
+    std::shared_ptr<void> all_of_it;
+    if (r.rank() == 1) all_of_it = device::allocate(world.device().index, std::size_t{31} << 20);
+    const auto began = std::chrono::steady_clock::now();
+    try {
+      world.split(0);
+      ADD_FAILURE() << "rank " << r.rank() << " has the group";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kOsResource) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr("out of memory of the GPU"));
+      EXPECT_EQ(std::string(error.what()).starts_with("rank 1 of 3: "), r.rank() != 1) << error.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));  // a rank waits 60 s for others
+    all_of_it.reset();
+    EXPECT_TRUE(world.split(0));
+    world.all_reduce(x.data(), x.data(), 1000, DataType::kFloat32, ReduceOp::kSum);
+    r.world().barrier();
+    if (r.rank() == 0) stand_in::leave_memory(stand_in::kMemory);
+    r.world().barrier();
+  });
+}
+
 TEST(CudaIpc, BackendsThatAreNoneOrTwoAreRefused) {
   const auto message_of = [](const comm::GroupOptions& options) {
     try {

@@ -421,8 +421,8 @@ TEST_F(DeviceRunTest, SaysWhatFitsIntoTheMemoryOfTheGpu) {
   stand_in::leave_memory(stand_in::kMemory);
 }
 
-// The setting that the error names fits into the same memory. The weights take 8.4 MiB, and a hidden tensor 0.8 for each
-// sample.
+// The setting that the error names fits into the same memory. The weights take 8.4 MiB, and a hidden tensor 0.8 for
+// each sample.
 TEST_F(DeviceRunTest, NamesASettingThatFits) {
   namespace stand_in = testing::stand_in;
   width_ = 100'000;

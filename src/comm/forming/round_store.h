@@ -5,8 +5,8 @@
 // A round is one all_gather of bytes in the group: every rank sends the operations on the store that it has not sent
 // yet, and every rank applies the operations of all ranks, in the order of the ranks. A rank makes rounds while it
 // waits for an answer. In end() it makes rounds until every rank has called end(). So each rank of the group must call
-// end(), even after an error. A rank that calls end() with an error sends it, and the ranks that wait for an answer throw
-// it: the rank that failed will send no more.
+// end(), even after an error. A rank that calls end() with an error sends it, and the ranks that wait for an answer
+// throw it: the rank that failed will send no more.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +86,7 @@ class RoundStore final : public store::Store {
   std::vector<Operation> untold_;  // operations that this rank has not sent yet
   Answer answer_;                  // the answer to this rank's last operation
   bool has_ended_ = false;
-  std::string own_error_;                  // encoded; empty if there is none
+  std::string own_error_;  // encoded; empty if there is none
   std::optional<base::ErrorRecord> error_;
   bool all_have_ended_ = false;
   bool was_quiet_ = false;  // no rank sent an operation in the last round

@@ -37,8 +37,9 @@ void release_kept_memory(const c10::Device& device) {
 }
 
 void lend_kept_memory() {
-  device::release_by(
-      [](int device) { release_kept_memory({c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)}); });
+  device::release_by([](int device) {
+    release_kept_memory({c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)});
+  });
 }
 
 }  // namespace reigen::tensor

@@ -14,11 +14,11 @@ namespace reigen::tensor {
 
 // All members are numbers of bytes.
 struct DeviceMemory {
-  std::int64_t allocated = 0;      // of the tensors that exist
+  std::int64_t allocated = 0;       // of the tensors that exist
   std::int64_t most_allocated = 0;  // the largest `allocated` since the last forget_most()
-  std::int64_t reserved = 0;       // taken from the driver: tensors, and memory that is kept for later tensors
+  std::int64_t reserved = 0;        // taken from the driver: tensors, and memory that is kept for later tensors
   std::int64_t most_reserved = 0;   // the largest `reserved` since the last forget_most()
-  std::int64_t fragmented = 0;     // of `reserved`: free pieces of blocks whose other pieces are tensors
+  std::int64_t fragmented = 0;      // of `reserved`: free pieces of blocks whose other pieces are tensors
 };
 
 // Nothing for the CPU, and if LibTorch is too old to tell (it has no c10::DeviceAllocator).
@@ -29,8 +29,8 @@ void forget_most(const c10::Device& device);
 
 // Gives memory that is kept for later tensors back to the driver. Does nothing where device_memory() returns nothing.
 void release_kept_memory(const c10::Device& device);
-// From now on device::allocate() calls release_kept_memory() if a GPU has no memory left, so that groups get what LibTorch
-// only keeps. Costs nothing when it is called again.
+// From now on device::allocate() calls release_kept_memory() if a GPU has no memory left, so that groups get what
+// LibTorch only keeps. Costs nothing when it is called again.
 void lend_kept_memory();
 
 }  // namespace reigen::tensor

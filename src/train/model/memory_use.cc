@@ -15,10 +15,10 @@
 namespace reigen::train {
 namespace {
 
-constexpr std::int64_t MemoryUse::*kParts[] = {&MemoryUse::parameters, &MemoryUse::gradients,   &MemoryUse::optimizer,
-                                               &MemoryUse::buffers,    &MemoryUse::activations, &MemoryUse::step,
-                                               &MemoryUse::batches,    &MemoryUse::in_steps,    &MemoryUse::allocated,
-                                               &MemoryUse::reserved,   &MemoryUse::fragmented,  &MemoryUse::of_the_group};
+constexpr std::int64_t MemoryUse::*kParts[] = {
+    &MemoryUse::parameters,  &MemoryUse::gradients, &MemoryUse::optimizer,  &MemoryUse::buffers,
+    &MemoryUse::activations, &MemoryUse::step,      &MemoryUse::batches,    &MemoryUse::in_steps,
+    &MemoryUse::allocated,   &MemoryUse::reserved,  &MemoryUse::fragmented, &MemoryUse::of_the_group};
 
 std::int64_t bytes_of(const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); }
 

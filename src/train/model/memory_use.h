@@ -22,11 +22,11 @@ struct MemoryUse {
   std::int64_t activations = 0;  // what a forward keeps for its backward
   std::int64_t step = 0;         // peak during a forward and backward, including activations
   // On a GPU only. Ranks that are threads of one process share LibTorch's allocator and each tell all of it.
-  std::int64_t batches = 0;      // the batch of a step, and those that are copied in advance
-  std::int64_t in_steps = 0;     // the most that LibTorch's allocator had given out in the steps that were measured
-  std::int64_t allocated = 0;    // the same of the whole run, with its evaluations
-  std::int64_t reserved = 0;     // the most that it had taken from the driver
-  std::int64_t fragmented = 0;   // of this, free pieces between tensors at the end
+  std::int64_t batches = 0;       // the batch of a step, and those that are copied in advance
+  std::int64_t in_steps = 0;      // the most that LibTorch's allocator had given out in the steps that were measured
+  std::int64_t allocated = 0;     // the same of the whole run, with its evaluations
+  std::int64_t reserved = 0;      // the most that it had taken from the driver
+  std::int64_t fragmented = 0;    // of this, free pieces between tensors at the end
   std::int64_t of_the_group = 0;  // weights and gradients that lie in memory of the group, not of LibTorch's allocator
 };
 

@@ -31,8 +31,8 @@ data::MicroBatch first_of(data::MicroBatch part, std::int64_t count) {
   return part;
 }
 
-// Forward and backward of the micro-batch, beside `more` bytes that a step in the future will hold. They are made twice,
-// because the second micro-batch of a step needs memory beside the gradients of the first.
+// Forward and backward of the micro-batch, beside `more` bytes that a step in the future will hold. They are made
+// twice, because the second micro-batch of a step needs memory beside the gradients of the first.
 bool fits(Run& run, TrainedModel& model, const data::MicroBatch& part, std::int64_t more) {
   tensor::release_kept_memory(run.device);
   try {
@@ -112,10 +112,9 @@ Error to_error(const OutOfMemory& what, const Config& config) {
     if (what.gpu->fragmented > what.gpu->most_reserved / 10)
       ways.emplace_back("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment, against the pieces");
   }
-  return {ExitCode::kOsResource,
-          Report{.what = fmt::format("out of memory of the GPU in step {}", what.step),
-                 .got = got,
-                 .fix = fmt::format("{}", fmt::join(ways, ", or "))}};
+  return {ExitCode::kOsResource, Report{.what = fmt::format("out of memory of the GPU in step {}", what.step),
+                                        .got = got,
+                                        .fix = fmt::format("{}", fmt::join(ways, ", or "))}};
 }
 
 Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch) {

@@ -26,9 +26,9 @@ struct Fitting {
 struct OutOfMemory {
   std::string text = {};  // LibTorch's message
   std::int64_t step = 0;
-  std::int64_t samples = 0;        // of this rank in a step
-  bool has_micro_batches = true;   // false: the task is a ManualTask
-  MemoryUse held = {};             // what the run holds between steps, by the layout
+  std::int64_t samples = 0;       // of this rank in a step
+  bool has_micro_batches = true;  // false: the task is a ManualTask
+  MemoryUse held = {};            // what the run holds between steps, by the layout
   std::optional<tensor::DeviceMemory> gpu = {};
   std::optional<Fitting> fitting = {};
 };
@@ -38,11 +38,11 @@ struct OutOfMemory {
 Error to_error(const OutOfMemory& what, const Config& config);
 
 // The error of a rank whose GPU had no memory left in the step that begins with run.done. Tries forward and backward
-// with half of the samples, a quarter and so on, then also with train.activation_checkpoint 1, until they fit, and names
-// what fitted. While it tries, the rank sends nothing, so the other ranks wait. Nothing is tried, and the error names
-// options that may help, if other ranks would be needed for it (weights that are gathered, mesh.tp, mesh.pp, mesh.cp)
-// and for a ManualTask. The run must end after this: gradients and figures are those of the trials.
-// `text` is LibTorch's message.
+// with half of the samples, a quarter and so on, then also with train.activation_checkpoint 1, until they fit, and
+// names what fitted. While it tries, the rank sends nothing, so the other ranks wait. Nothing is tried, and the error
+// names options that may help, if other ranks would be needed for it (weights that are gathered, mesh.tp, mesh.pp,
+// mesh.cp) and for a ManualTask. The run must end after this: gradients and figures are those of the trials. `text` is
+// LibTorch's message.
 Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch);
 
 }  // namespace reigen::train

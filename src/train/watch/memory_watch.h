@@ -1,6 +1,6 @@
-// Measures how much memory the first steps take in addition to the memory that is held between steps. On the CPU it counts
-// what this thread asks for; on a GPU it asks LibTorch's allocator.
-// Thread rule: used only by the thread of its rank.
+// Measures how much memory the first steps take in addition to the memory that is held between steps. On the CPU it
+// counts what this thread asks for; on a GPU it asks LibTorch's allocator. Thread rule: used only by the thread of its
+// rank.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ class MemoryWatch : public Watcher {
   const Run& run_;
   int counted_steps_ = 0;
   std::optional<tensor::CountedBytes> counted_;  // in a counted step on the CPU
-  std::optional<std::int64_t> before_;  // in a counted step on a GPU: what the allocator had given out before
-  MemoryUse most_;  // without parameters, gradients, optimizer and buffers
+  std::optional<std::int64_t> before_;           // in a counted step on a GPU: what the allocator had given out before
+  MemoryUse most_;                               // without parameters, gradients, optimizer and buffers
 };
 
 }  // namespace reigen::train

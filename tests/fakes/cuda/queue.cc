@@ -33,7 +33,7 @@ Queue::~Queue() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
-    changed_.notify_all();
+    work_.notify_one();
   }
   worker_.join();
 }
@@ -42,7 +42,7 @@ void Queue::push(std::function<void()> task) {
   std::lock_guard lock(mutex_);
   if (auto* const work = recorded_.load(); work != nullptr && are_tasks_recorded()) work->push_back(task);
   tasks_.push_back(std::move(task));
-  if (!working_) changed_.notify_all();  // a worker that works looks before it waits
+  if (sleeps_) work_.notify_one();
 }
 
 bool Queue::is_idle() {
@@ -53,8 +53,12 @@ bool Queue::is_idle() {
 void Queue::wait_until_idle() {
   std::unique_lock lock(mutex_);
   ++waiting_;
-  changed_.notify_all();
-  changed_.wait(lock, [&] { return tasks_.empty() && !working_; });
+  while (working_ || !tasks_.empty()) {
+    if (working_)
+      done_.wait(lock, [&] { return !working_; });
+    else
+      run_first(lock);
+  }
   --waiting_;
 }
 
@@ -67,22 +71,32 @@ std::chrono::microseconds Queue::next_delay() {
   return std::chrono::microseconds(drawn % 2 == 0 ? 0 : usual * static_cast<std::int64_t>(drawn % 1024) / 256);
 }
 
+void Queue::run_first(std::unique_lock<std::mutex>& lock) {
+  auto task = std::move(tasks_.front());
+  tasks_.pop_front();
+  ++begun_;
+  working_ = true;
+  lock.unlock();
+  task();
+  task = nullptr;
+  lock.lock();
+  working_ = false;
+  if (waiting_ > 0) done_.notify_all();
+  if (!tasks_.empty() && sleeps_) work_.notify_one();
+}
+
 void Queue::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
+    sleeps_ = true;
+    work_.wait(lock, [&] { return !working_ && (stopping_ || !tasks_.empty()); });
+    sleeps_ = false;
     if (tasks_.empty()) return;
+    const std::uint64_t first = begun_;
     const auto delay = next_delay();
-    if (delay.count() > 0) changed_.wait_for(lock, delay, [&] { return stopping_ || waiting_ > 0; });
-    auto task = std::move(tasks_.front());
-    tasks_.pop_front();
-    working_ = true;
-    lock.unlock();
-    task();
-    task = nullptr;
-    lock.lock();
-    working_ = false;
-    if (waiting_ > 0 && tasks_.empty()) changed_.notify_all();
+    if (delay.count() > 0) work_.wait_for(lock, delay, [&] { return stopping_; });
+    // A thread that waited may have run the task, and then the delay of the next one begins.
+    if (!working_ && begun_ == first) run_first(lock);
   }
 }
 

@@ -1,5 +1,6 @@
-// A stream of the stand-in: a thread with a queue of tasks. delay_streams() (stand_in.h) says when a task begins.
-// Thread rule: any thread.
+// A stream of the stand-in: a thread with a queue of tasks. delay_streams() (stand_in.h) says when a task begins. A
+// thread that waits for the stream runs the tasks itself, which takes less time than waking the stream's thread for
+// each. Thread rule: any thread.
 #pragma once
 
 #include <atomic>
@@ -33,15 +34,19 @@ class Queue {
 
  private:
   void run();
+  void run_first(std::unique_lock<std::mutex>& lock);
   std::chrono::microseconds next_delay();
 
   const int device_;
   const int number_;  // of the queue, from 1, in the order in which queues are made
   std::uint64_t tasks_done_ = 0;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable work_;  // for the stream's thread
+  std::condition_variable done_;  // for threads in wait_until_idle()
   std::deque<std::function<void()>> tasks_;
-  bool working_ = false;
+  std::uint64_t begun_ = 0;  // tasks that have begun
+  bool working_ = false;     // a task is running
+  bool sleeps_ = false;      // the stream's thread waits for a task
   bool stopping_ = false;
   int waiting_ = 0;  // threads in wait_until_idle()
   std::atomic<bool> computes_{false};
