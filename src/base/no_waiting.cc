@@ -15,6 +15,8 @@ NoWaiting::NoWaiting(const char* where) : outer_(std::exchange(scope, where)) {}
 
 NoWaiting::~NoWaiting() { scope = outer_; }
 
+bool waiting_is_allowed() { return scope == nullptr; }
+
 void require_waiting_allowed() { REIGEN_ASSERT(scope == nullptr, "{} waits for another rank", scope); }
 
 }  // namespace reigen::base

@@ -19,6 +19,9 @@ class NoWaiting {
   const char* outer_;
 };
 
+// Whether the calling thread is in no NoWaiting scope.
+bool waiting_is_allowed();
+
 // Throws InternalError if the calling thread is in a NoWaiting scope.
 void require_waiting_allowed();
 

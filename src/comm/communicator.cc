@@ -18,11 +18,15 @@
 #include "comm/flight_log.h"
 #include "comm/forming/round_store.h"
 #include "comm/self/self_backend.h"
+#include "device/cuda.h"
+#include "reigen/base/bytes.h"
 #include "reigen/comm/call_list.h"
 
 namespace reigen::comm {
 
 namespace {
+
+constexpr std::size_t kRoomOfAGroup = 64 * kMiB;  // more than the buffers of a group on a GPU
 
 // Whether the group has one rank and uses no backend for the host's memory, because options.backend is "auto" or
 // "self".
@@ -298,6 +302,8 @@ Communicator::Backends Communicator::meet(Impl* child, const std::vector<int>& m
   const auto meeting = std::make_shared<RoundStore>(*this);
   Backends made;
   std::exception_ptr error;
+  // The new group's buffers on a GPU. They are looked for here, because this thread holds no lock and may wait.
+  if (child != nullptr && impl_->device) device::make_room(device().index, kRoomOfAGroup);
   try {
     GroupOptions options = child == nullptr ? GroupOptions() : child->options;
     options.meeting = meeting;
@@ -308,6 +314,8 @@ Communicator::Backends Communicator::meet(Impl* child, const std::vector<int>& m
   } catch (const PeerLost& lost) {  // the caller needs the rank's number in this group, not in the new one
     const int rank = lost.rank() < 0 ? -1 : members[static_cast<std::size_t>(lost.rank())];
     error = std::make_exception_ptr(PeerLost(rank, lost.what()));
+  } catch (const MeetingEnded&) {
+    // failure() or error() says why.
   } catch (...) {
     error = std::current_exception();
   }

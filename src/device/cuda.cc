@@ -163,21 +163,21 @@ OwnStream::OwnStream(int device) {
 OwnStream::~OwnStream() { (void)cuda_runtime().stream_destroy(stream_); }
 
 namespace {
-std::atomic<void (*)(int device)> release_kept{nullptr};
+std::atomic<void (*)()> release_kept{nullptr};
 }  // namespace
 
-void release_by(void (*release)(int device)) { release_kept.store(release); }
+void release_by(void (*release)()) { release_kept.store(release); }
+
+void make_room(int device, std::size_t bytes) {
+  auto* const release = release_kept.load();
+  if (release != nullptr && available_memory(device).bytes < bytes) release();
+}
 
 std::shared_ptr<void> allocate(int device, std::size_t bytes) {
   const OnDevice on(device);
   void* data = nullptr;
   const std::size_t size = std::max<std::size_t>(bytes, 1);
-  int code = cuda_runtime().malloc(&data, size);
-  if (auto* const release = release_kept.load(); code == kCudaOutOfMemory && release != nullptr) {
-    forget_error();
-    release(device);
-    code = cuda_runtime().malloc(&data, size);
-  }
+  const int code = cuda_runtime().malloc(&data, size);
   if (code == kCudaOutOfMemory) {
     forget_error();
     throw IoError(Report{.what = "out of memory of the GPU",

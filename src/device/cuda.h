@@ -103,12 +103,14 @@ class OwnStream {
   CudaStream stream_ = nullptr;
 };
 
-// Zeroed memory of the device, freed when the last shared_ptr to it is destroyed. If there is none, the function of
-// release_by() is called, and the allocation is tried once more.
+// Zeroed memory of the device, freed when the last shared_ptr to it is destroyed.
 std::shared_ptr<void> allocate(int device, std::size_t bytes);
-// `release` gives memory of a device back that is kept for later use, such as the freed tensors that LibTorch's
-// allocator keeps. It counts for all threads of the process, and may be called on any.
-void release_by(void (*release)(int device));
+// `release` gives memory of the GPUs back that is kept for later use, such as the freed tensors that LibTorch's
+// allocator keeps. It counts for all threads of the process.
+void release_by(void (*release)());
+// Gives kept memory back if fewer bytes of the device are free. This may wait for all work of the GPUs that the process
+// uses. So call it on a rank's own thread, without a lock, and not in a hook of backward.
+void make_room(int device, std::size_t bytes);
 // Pinned host memory, which the device can copy to and from by itself.
 std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 

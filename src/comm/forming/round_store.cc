@@ -153,7 +153,7 @@ std::string RoundStore::get(const std::string& key, const Deadline& deadline) {
   while (table_.find(key) == nullptr) {
     round();
     if (table_.find(key) != nullptr) break;
-    if (error_) base::raise(*error_);
+    if (error_) throw MeetingEnded();
     if (deadline.expired()) wait.throw_timeout(key, "the group that is split");
     if (was_quiet_) std::this_thread::sleep_for(deadline.remaining(kQuiet));
   }

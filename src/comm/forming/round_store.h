@@ -5,8 +5,8 @@
 // A round is one all_gather of bytes in the group: every rank sends the operations on the store that it has not sent
 // yet, and every rank applies the operations of all ranks, in the order of the ranks. A rank makes rounds while it
 // waits for an answer. In end() it makes rounds until every rank has called end(). So each rank of the group must call
-// end(), even after an error. A rank that calls end() with an error sends it, and the ranks that wait for an answer
-// throw it: the rank that failed will send no more.
+// end(), even after an error. A rank that calls end() with an error sends it. The other ranks then stop waiting for
+// answers, because the rank that failed sends no more operations.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,10 @@
 
 namespace reigen::comm {
 
-// Says that the group that is being split ended in a round; RoundStore::failure() returns the error. MeetingEnded is
-// not an Error, because code that forms a group translates the rank numbers in an Error to another group. The numbers
-// in failure() must not be translated: they are numbers of the group that is being split.
+// Says that the group that is being split ended in a round (RoundStore::failure() returns the error), or that another
+// rank failed (RoundStore::error()). MeetingEnded is not an Error, because code that forms a group translates the rank
+// numbers in an Error to another group. The numbers in failure() and error() must not be translated: they are numbers
+// of the group that is being split.
 class MeetingEnded final : public std::runtime_error {
  public:
   MeetingEnded() : std::runtime_error("the group that is split has ended") {}
@@ -51,7 +52,8 @@ class RoundStore final : public store::Store {
   void end(const std::exception_ptr& error = nullptr);
   // The error that ended the group in a round, with rank numbers of that group; null if there was none.
   std::exception_ptr failure() const { return failure_; }
-  // The error of the lowest rank that called end() with one. Its text begins with the rank. Every rank has the same.
+  // The error of a rank that called end() with one; of several, the lowest rank in the first round that has one. Its
+  // text begins with the rank. After end() every rank has the same.
   const std::optional<base::ErrorRecord>& error() const { return error_; }
 
  private:

@@ -32,13 +32,9 @@ void forget_most(const c10::Device& device) {
   if (c10::DeviceAllocator* const allocator = allocator_of(device)) allocator->resetPeakStats(device.index());
 }
 
-void release_kept_memory(const c10::Device& device) {
-  if (c10::DeviceAllocator* const allocator = allocator_of(device)) allocator->emptyCache();
-}
-
 void lend_kept_memory() {
-  device::release_by([](int device) {
-    release_kept_memory({c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)});
+  device::release_by([] {
+    if (c10::DeviceAllocator* const allocator = allocator_of(c10::DeviceType::CUDA)) allocator->emptyCache();
   });
 }
 

@@ -27,10 +27,8 @@ std::optional<DeviceMemory> device_memory(const c10::Device& device);
 // From now on most_allocated and most_reserved count from what is there now.
 void forget_most(const c10::Device& device);
 
-// Gives memory that is kept for later tensors back to the driver. Does nothing where device_memory() returns nothing.
-void release_kept_memory(const c10::Device& device);
-// From now on device::allocate() calls release_kept_memory() if a GPU has no memory left, so that groups get what
-// LibTorch only keeps. Costs nothing when it is called again.
+// From now on device::make_room() lets LibTorch give memory back to the driver that it keeps for later tensors, so that
+// groups get it. Costs nothing when it is called again.
 void lend_kept_memory();
 
 }  // namespace reigen::tensor

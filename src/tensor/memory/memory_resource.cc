@@ -3,6 +3,10 @@
 #include <ATen/ATen.h>
 
 #include "base/check.h"
+#include "base/no_waiting.h"
+#include "device/cuda.h"
+#include "reigen/base/bytes.h"
+#include "tensor/device_memory/device_memory.h"
 #include "tensor/memory/disk_tensor.h"
 #include "tensor/memory/shared_tensor.h"
 
@@ -27,7 +31,13 @@ at::Tensor MemoryResource::make(const FlatBuffer& buffer) {
 // such a group of several ranks. One rank sends nothing, so the buffer need not be from the group.
 at::Tensor MemoryResource::make_on_gpu(const FlatBuffer& buffer) {
   REIGEN_CHECK(!buffer.residence.is_common, "[flat_parameters] ranks cannot have common memory on {} yet", gpu_.str());
-  if (is_of_the_group(buffer)) return shared_tensor(ranks_, buffer.count, buffer.type, gpu_);
+  if (is_of_the_group(buffer)) {
+    // The group takes its memory from the driver, which does not have what LibTorch keeps for later tensors.
+    lend_kept_memory();
+    const std::int64_t bytes = buffer.count * static_cast<std::int64_t>(c10::elementSize(buffer.type));
+    if (base::waiting_is_allowed()) device::make_room(gpu_.index(), static_cast<std::size_t>(bytes) + kMiB);
+    return shared_tensor(ranks_, buffer.count, buffer.type, gpu_);
+  }
   return part_of_tensor(buffer.count, buffer.type, buffer.first, buffer.last, gpu_);
 }
 

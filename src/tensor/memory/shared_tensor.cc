@@ -16,7 +16,6 @@
 #include "base/check.h"
 #include "comm/self/self_backend.h"
 #include "device/cuda.h"
-#include "tensor/device_memory/device_memory.h"
 #include "tensor/hooks/thread_engine.h"
 
 namespace reigen::tensor {
@@ -62,7 +61,6 @@ at::Tensor tensor_on_gpu(std::shared_ptr<void> memory, void* first, std::int64_t
 
 at::Tensor shared_tensor(const Communicator& world, std::int64_t count, at::ScalarType type, const at::Device& device) {
   if (device.is_cpu()) return tensor_over(world.allocate(bytes_of(count, type)), count, type);
-  lend_kept_memory();
   std::shared_ptr<void> memory = world.allocate(bytes_of(count, type), Device::cuda(device.index()));
   void* const first = memory.get();
   return tensor_on_gpu(std::move(memory), first, count, type, device);

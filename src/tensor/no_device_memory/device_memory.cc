@@ -5,7 +5,6 @@ namespace reigen::tensor {
 
 std::optional<DeviceMemory> device_memory(const c10::Device& /*device*/) { return std::nullopt; }
 void forget_most(const c10::Device& /*device*/) {}
-void release_kept_memory(const c10::Device& /*device*/) {}
 void lend_kept_memory() {}
 
 }  // namespace reigen::tensor

@@ -84,7 +84,9 @@ struct Trainer::Impl {
   OwnLoss forward_and_backward(const data::Batch& batch, StepTime& time);
   void judge(Losses::Step& step, double own, Optimization::Gradients& gradients, const data::Batch& batch);
   void pass_over(const data::Batch& batch, double waited);
-  void end_phase(Phase phase);
+  void end_phase(Phase ended) {
+    for (Watcher* watcher : watchers) watcher->end_phase(ended);
+  }
 
   FastDev fast_dev;  // its folder is removed last, when no file of it is open
   Run run;
@@ -126,6 +128,7 @@ struct Trainer::Impl {
   };
   std::optional<c10::Stream> own_stream;
   bool is_open = false;
+  bool computed = false;  // this step's forward and backward were made
 };
 
 Trainer::Trainer(Task& task, DataModule& data, Communicator world, TrainerOptions options)
@@ -418,11 +421,8 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
   return true;
 }
 
-void Trainer::Impl::end_phase(Phase ended) {
-  for (Watcher* watcher : watchers) watcher->end_phase(ended);
-}
-
 void Trainer::Impl::step(const data::Batch& batch, double waited) {
+  computed = false;
   try {
     make_step(batch, waited);
   } catch (...) {
@@ -431,7 +431,8 @@ void Trainer::Impl::step(const data::Batch& batch, double waited) {
     try {
       throw;
     } catch (const c10::OutOfMemoryError& error) {
-      throw out_of_memory(first_line_of(error), run, model, batch);
+      graph.drop();  // its memory could not be used for anything else
+      throw out_of_memory(first_line_of(error), run, model, batch, computed);
     } catch (const c10::IndexError& error) {
       throw_if_wrong_label(error, batch.target, batch.indices, "the training data");
       throw;
@@ -456,6 +457,7 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   not_finite.begin_step();
   if (run.manual != nullptr) return make_manual_step(batch, time);
   const OwnLoss own = forward_and_backward(batch, time);
+  computed = true;
   model.note_step();
   const double averaging = run.world.size() > 1 ? model.parallel().last_exposed_communication().count() : 0;
   time.exposed += averaging;

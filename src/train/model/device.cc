@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 
@@ -112,9 +113,10 @@ void prepare_environment(const TrainConfig& config) {
 base::AvailableMemory available_on(const at::Device& device) {
   if (device.is_cpu()) return base::available_memory();
   base::AvailableMemory there = device::available_memory(device.index());
-  // LibTorch hands out the memory that it keeps for later tensors before it asks the driver for more.
+  // LibTorch hands out the memory that it keeps for later tensors before it asks the driver for more, or gives it back.
   if (const auto kept = tensor::device_memory(device))
-    there.bytes += static_cast<std::uint64_t>(kept->reserved - kept->allocated);
+    there.bytes +=
+        static_cast<std::uint64_t>(std::max<std::int64_t>(kept->reserved - kept->allocated - kept->fragmented, 0));
   return there;
 }
 

@@ -93,8 +93,9 @@ std::string to_text(const MemoryReport& report) {
                                  told(&MemoryUse::parameters), told(&MemoryUse::gradients), told(&MemoryUse::optimizer),
                                  most(&MemoryUse::buffers), most(&MemoryUse::activations), most(&MemoryUse::step));
   if (is_on_gpu(report)) {
-    text += fmt::format("; of the GPU LibTorch gave out at most {} and reserved {}, of which {} are in pieces",
-                        most(&MemoryUse::allocated), most(&MemoryUse::reserved), most(&MemoryUse::fragmented));
+    text += fmt::format(
+        "; of the GPU LibTorch gave out at most {} and reserved at most {}; at the end {} lay between tensors",
+        most(&MemoryUse::allocated), most(&MemoryUse::reserved), most(&MemoryUse::fragmented));
   }
   return text;
 }

@@ -26,7 +26,7 @@ struct MemoryUse {
   std::int64_t in_steps = 0;      // the most that LibTorch's allocator had given out in the steps that were measured
   std::int64_t allocated = 0;     // the same of the whole run, with its evaluations
   std::int64_t reserved = 0;      // the most that it had taken from the driver
-  std::int64_t fragmented = 0;    // of this, free pieces between tensors at the end
+  std::int64_t fragmented = 0;    // free pieces between tensors at the end
   std::int64_t of_the_group = 0;  // weights and gradients that lie in memory of the group, not of LibTorch's allocator
 };
 

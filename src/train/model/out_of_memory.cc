@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reigen/base/bytes.h"
+#include "reigen/nn/sync_batch_norm.h"
 #include "train/model/activations.h"
 #include "train/model/micro_batch.h"
 
@@ -34,14 +35,32 @@ data::MicroBatch first_of(data::MicroBatch part, std::int64_t count) {
 // Forward and backward of the micro-batch, beside `more` bytes that a step in the future will hold. They are made
 // twice, because the second micro-batch of a step needs memory beside the gradients of the first.
 bool fits(Run& run, TrainedModel& model, const data::MicroBatch& part, std::int64_t more) {
-  tensor::release_kept_memory(run.device);
+  // Gradients of the step that failed may be on their way to other ranks. These stay as they are.
+  for (const ParameterRange& range : model.parallel().parameters()) range.drop_gradients();
   try {
     const at::Tensor held = at::empty({more}, at::TensorOptions(at::kByte).device(run.device));
     for (int i = 0; i < 2; ++i) backward(model, loss_of(run, part), part);
     return true;
   } catch (const c10::OutOfMemoryError&) {
     return false;
+  } catch (const Error& error) {
+    if (error.exit_code() == ExitCode::kOsResource) return false;
+    throw;
+  } catch (const c10::Error& error) {  // of a library that allocates by itself
+    const std::string text = error.what_without_backtrace();
+    for (const char* said : {"out of memory", "ALLOC_FAILED"}) {
+      if (text.find(said) != std::string::npos) return false;
+    }
+    throw;
   }
+}
+
+bool calls_other_ranks(const torch::nn::Module& module) {
+  const auto is_one = [](const torch::nn::Module& one) {
+    return dynamic_cast<const nn::SyncBatchNormImpl*>(&one) != nullptr;
+  };
+  const auto below = module.modules(/*include_self=*/false);
+  return is_one(module) || std::any_of(below.begin(), below.end(), [&](const auto& one) { return is_one(*one); });
 }
 
 // Halves the samples until they fit; `count`: with how many to begin.
@@ -54,7 +73,10 @@ std::int64_t count_that_fits(Run& run, TrainedModel& model, const data::MicroBat
 }
 
 std::optional<Fitting> find_fitting(Run& run, TrainedModel& model, const data::MicroBatch& part) {
-  if (run.manual != nullptr || run.divides_model() || model.gathers() || part.count == 0) return std::nullopt;
+  const bool divides_sequences = run.mesh && run.mesh->size("cp") > 1;
+  if (run.manual != nullptr || run.divides_model() || divides_sequences || model.gathers() || part.count == 0)
+    return std::nullopt;
+  if (run.world.size() > 1 && calls_other_ranks(model.module())) return std::nullopt;
   // Without the exchange of gradients, as in all micro-batches but the last.
   const parallel::NoSync alone = model.parallel().no_sync();
   const LogTo nowhere(run.task, nullptr);
@@ -97,38 +119,30 @@ std::vector<std::string> ways_to_try(const OutOfMemory& what, const Config& conf
 }  // namespace
 
 Error to_error(const OutOfMemory& what, const Config& config) {
-  std::string got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}", what.text,
-                                at_once(what.samples, config), in_bytes(what.held.parameters),
-                                in_bytes(what.held.gradients), in_bytes(what.held.optimizer));
+  const std::string got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}", what.text,
+                                      at_once(what.samples, config), in_bytes(what.held.parameters),
+                                      in_bytes(what.held.gradients), in_bytes(what.held.optimizer));
   std::vector<std::string> ways;
   if (what.fitting)
     ways.push_back(option_that_fits(what, config));
   else
     ways = ways_to_try(what, config);
-  if (what.gpu) {
-    got += fmt::format("; LibTorch had given out {} and reserved {}, of which {} are in pieces",
-                       in_bytes(what.gpu->most_allocated), in_bytes(what.gpu->most_reserved),
-                       in_bytes(what.gpu->fragmented));
-    if (what.gpu->fragmented > what.gpu->most_reserved / 10)
-      ways.emplace_back("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment, against the pieces");
-  }
   return {ExitCode::kOsResource, Report{.what = fmt::format("out of memory of the GPU in step {}", what.step),
                                         .got = got,
                                         .fix = fmt::format("{}", fmt::join(ways, ", or "))}};
 }
 
-Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch) {
+Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch, bool computed) {
   OutOfMemory what{.text = text,
                    .step = run.done + 1,
                    .samples = batch.count,
                    .has_micro_batches = run.manual == nullptr,
-                   .held = model.memory_of_layout(),
-                   .gpu = tensor::device_memory(run.device)};
+                   .held = model.memory_of_layout()};
   try {
-    if (!batch.parts.empty()) what.fitting = find_fitting(run, model, batch.parts.front());
+    if (!computed && !batch.parts.empty()) what.fitting = find_fitting(run, model, batch.parts.front());
   } catch (const std::exception& error) {
-    // After the failure the trials may meet other errors. The failure counts, so it is told without them.
-    run.say(fmt::format("note: no setting that fits was looked for: {}", error.what()));
+    // After the failure the trials may meet other errors. The failure is what counts.
+    run.say(fmt::format("note: the search for a setting that fits ended: {}", error.what()));
   }
   return to_error(what, run.config);
 }

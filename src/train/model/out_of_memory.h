@@ -9,7 +9,6 @@
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 #include "reigen/train/config.h"
-#include "tensor/device_memory/device_memory.h"
 #include "train/model/memory_use.h"
 #include "train/model/trained_model.h"
 #include "train/run/run.h"
@@ -29,7 +28,6 @@ struct OutOfMemory {
   std::int64_t samples = 0;       // of this rank in a step
   bool has_micro_batches = true;  // false: the task is a ManualTask
   MemoryUse held = {};            // what the run holds between steps, by the layout
-  std::optional<tensor::DeviceMemory> gpu = {};
   std::optional<Fitting> fitting = {};
 };
 
@@ -37,12 +35,12 @@ struct OutOfMemory {
 // first `fitting`, if it is known.
 Error to_error(const OutOfMemory& what, const Config& config);
 
-// The error of a rank whose GPU had no memory left in the step that begins with run.done. Tries forward and backward
-// with half of the samples, a quarter and so on, then also with train.activation_checkpoint 1, until they fit, and
-// names what fitted. While it tries, the rank sends nothing, so the other ranks wait. Nothing is tried, and the error
-// names options that may help, if other ranks would be needed for it (weights that are gathered, mesh.tp, mesh.pp,
-// mesh.cp) and for a ManualTask. The run must end after this: gradients and figures are those of the trials. `text` is
-// LibTorch's message.
-Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch);
+// The error of a rank whose GPU had no memory left in the step that follows step run.done. `computed`: it had made
+// forward and backward of all micro-batches. If not, it tries forward and backward with half of the samples, a quarter
+// and so on, then also with train.activation_checkpoint 1, until they fit, and names what fitted. While it tries, the
+// rank sends nothing, so the other ranks wait. Nothing is tried, and the error names options that may help, if other
+// ranks would be needed for it (weights that are gathered, mesh.tp, mesh.pp, mesh.cp, SyncBatchNorm) and for a
+// ManualTask. The run must end after this: gradients and figures are those of the trials. `text` is LibTorch's message.
+Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch, bool computed);
 
 }  // namespace reigen::train

@@ -30,6 +30,7 @@ std::int64_t bytes_on(const at::Device& device, const data::Samples& samples) {
 
 void MemoryWatch::begin_step(std::int64_t /*step*/, const data::Batch& batch, double /*waited*/) {
   if (counted_steps_ >= kStepsCounted) return;
+  is_counted_ = true;
   if (run_.device.is_cpu()) {
     counted_.emplace();
     return;
@@ -38,7 +39,7 @@ void MemoryWatch::begin_step(std::int64_t /*step*/, const data::Batch& batch, do
   const std::int64_t in_advance = data.workers == 0 ? 0 : data.device_prefetch;
   take_most(most_.batches, (1 + in_advance) * bytes_on(run_.device, batch));
   if (const auto there = tensor::device_memory(run_.device)) {
-    take_most(most_, *there);
+    if (counted_steps_ > 0) take_most(most_, *there);
     tensor::forget_most(run_.device);
     before_ = there->allocated;
   }
@@ -50,17 +51,19 @@ void MemoryWatch::end_phase(Phase phase) {
   if (counted_) take_most(most_.step, counted_->peak());
   if (!before_) return;
   const std::int64_t most = tensor::device_memory(run_.device)->most_allocated;
-  take_most(most_.step, most - *before_);
-  take_most(most_.in_steps, most);
+  if (most <= most_.in_steps) return;
+  most_.in_steps = most;
+  most_.step = most - *before_;
 }
 
 void MemoryWatch::end_step(std::int64_t /*step*/) {
-  if (!counted_ && !before_) return;
+  if (!is_counted_) return;
   end_count();
   ++counted_steps_;
 }
 
 void MemoryWatch::end_count() {
+  is_counted_ = false;
   counted_.reset();
   before_.reset();
 }

@@ -34,8 +34,9 @@ class MemoryWatch : public Watcher {
   const Run& run_;
   int counted_steps_ = 0;
   std::optional<tensor::CountedBytes> counted_;  // in a counted step on the CPU
-  std::optional<std::int64_t> before_;           // in a counted step on a GPU: what the allocator had given out before
-  MemoryUse most_;                               // without parameters, gradients, optimizer and buffers
+  bool is_counted_ = false;
+  std::optional<std::int64_t> before_;  // in a counted step on a GPU: what the allocator had given out before
+  MemoryUse most_;                      // without parameters, gradients, optimizer and buffers
 };
 
 }  // namespace reigen::train

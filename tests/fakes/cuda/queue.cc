@@ -77,8 +77,10 @@ void Queue::run_first(std::unique_lock<std::mutex>& lock) {
   ++begun_;
   working_ = true;
   lock.unlock();
-  task();
-  task = nullptr;
+  [&]() noexcept {  // an exception ends the process on every thread
+    task();
+    task = nullptr;
+  }();
   lock.lock();
   working_ = false;
   if (waiting_ > 0) done_.notify_all();
