@@ -302,7 +302,7 @@ Communicator::Backends Communicator::meet(Impl* child, const std::vector<int>& m
   const auto meeting = std::make_shared<RoundStore>(*this);
   Backends made;
   std::exception_ptr error;
-  // The new group's buffers on a GPU. They are looked for here, because this thread holds no lock and may wait.
+  // The new group needs buffers on the GPU. Room is made here, because this thread holds no lock and may wait.
   if (child != nullptr && impl_->device) device::make_room(device().index, kRoomOfAGroup);
   try {
     GroupOptions options = child == nullptr ? GroupOptions() : child->options;

@@ -417,7 +417,8 @@ TEST_F(DeviceRunTest, SaysWhatFitsIntoTheMemoryOfTheGpu) {
   stand_in::leave_memory(std::size_t{250} << 20);  // no room for the activations of 49 samples, 149 MiB a tensor
   EXPECT_EQ(failure(2, run), ExitCode::kOsResource);
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("out of memory of the GPU in step 1"), HasSubstr("samples at a time"),
-                                   HasSubstr("weights 33.6 MiB"), HasSubstr("with which forward and backward")));
+                                   HasSubstr("weights 33.6 MiB"), HasSubstr("fix: --train.micro_batch "),
+                                   HasSubstr(", with which forward and backward of this step fitted")));
   stand_in::leave_memory(stand_in::kMemory);
 }
 

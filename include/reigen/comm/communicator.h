@@ -183,7 +183,7 @@ class Communicator {
   // a negative `color` gets no group. Collective and blocking: every rank of this group calls it, in the same order as
   // its other operations. Memory from allocate() of this group may be used in calls of the new group, at the same cost.
   // Calls of both groups may be in flight at the same time. If a rank cannot make its new group, all ranks throw its
-  // error. Cost: a few rounds of small messages between all ranks of this group, whose number does not grow with them.
+  // error. Cost: a few rounds of small messages between all ranks of this group; more ranks need no more rounds.
   std::optional<Communicator> split(int color, int key = 0) const;
 
   // Allocates memory that every rank on this machine can access, aligned to 64 bytes and zeroed. Operations on this

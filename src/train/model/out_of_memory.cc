@@ -94,42 +94,35 @@ std::optional<Fitting> find_fitting(Run& run, TrainedModel& model, const data::M
   return count > 0 ? std::optional(Fitting{count, true}) : std::nullopt;
 }
 
-// The options of `fitting` as one text, or an empty text.
-std::string option_that_fits(const OutOfMemory& what, const Config& config) {
-  if (!what.fitting) return {};
+// The options of `fitting` as one text. `samples`: how many one forward got when the memory ran out.
+std::string option_that_fits(const Fitting& fitting, std::int64_t samples) {
   std::vector<std::string> options;
-  if (what.fitting->micro_batch < at_once(what.samples, config))
-    options.push_back(fmt::format("--train.micro_batch {}", what.fitting->micro_batch));
-  if (what.fitting->recomputes) options.emplace_back("--train.activation_checkpoint 1");
+  if (fitting.micro_batch < samples) options.push_back(fmt::format("--train.micro_batch {}", fitting.micro_batch));
+  if (fitting.recomputes) options.emplace_back("--train.activation_checkpoint 1");
   return fmt::format("{}, with which forward and backward of this step fitted", fmt::join(options, " "));
 }
 
 // Options with which a step may fit.
-std::vector<std::string> ways_to_try(const OutOfMemory& what, const Config& config) {
+std::string ways_to_try(const OutOfMemory& what, const Config& config, std::int64_t samples) {
   std::vector<std::string> ways;
-  const std::int64_t samples = at_once(what.samples, config);
   if (samples > 1 && what.has_micro_batches) ways.push_back(fmt::format("--train.micro_batch {}", (samples + 1) / 2));
   if (samples > 1 && !what.has_micro_batches) ways.emplace_back("half the --train.global_batch");
   if (config.train.activation_checkpoint == 0) ways.emplace_back("--train.activation_checkpoint 1");
   if (config.parallel.shard != "parameters") ways.emplace_back("--parallel.shard parameters with several ranks");
   ways.emplace_back("a smaller model");
-  return ways;
+  return fmt::format("{}", fmt::join(ways, ", or "));
 }
 
 }  // namespace
 
 Error to_error(const OutOfMemory& what, const Config& config) {
-  const std::string got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}", what.text,
-                                      at_once(what.samples, config), in_bytes(what.held.parameters),
-                                      in_bytes(what.held.gradients), in_bytes(what.held.optimizer));
-  std::vector<std::string> ways;
-  if (what.fitting)
-    ways.push_back(option_that_fits(what, config));
-  else
-    ways = ways_to_try(what, config);
-  return {ExitCode::kOsResource, Report{.what = fmt::format("out of memory of the GPU in step {}", what.step),
-                                        .got = got,
-                                        .fix = fmt::format("{}", fmt::join(ways, ", or "))}};
+  const std::int64_t samples = at_once(what.samples, config);
+  return {ExitCode::kOsResource,
+          Report{.what = fmt::format("out of memory of the GPU in step {}", what.step),
+                 .got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}", what.text, samples,
+                                    in_bytes(what.held.parameters), in_bytes(what.held.gradients),
+                                    in_bytes(what.held.optimizer)),
+                 .fix = what.fitting ? option_that_fits(*what.fitting, samples) : ways_to_try(what, config, samples)}};
 }
 
 Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch, bool computed) {
@@ -141,7 +134,7 @@ Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, cons
   try {
     if (!computed && !batch.parts.empty()) what.fitting = find_fitting(run, model, batch.parts.front());
   } catch (const std::exception& error) {
-    // After the failure the trials may meet other errors. The failure is what counts.
+    // The trials may meet other errors. The run ends with the error of the step, not with theirs.
     run.say(fmt::format("note: the search for a setting that fits ended: {}", error.what()));
   }
   return to_error(what, run.config);

@@ -67,7 +67,7 @@ std::chrono::microseconds Queue::next_delay() {
   const std::uint64_t seed = delay_seed.load();
   if (seed == 0) return std::chrono::microseconds(usual);
   // Half of the tasks begin at once, the others up to four times as late.
-  const std::uint64_t drawn = base::philox(seed + static_cast<std::uint64_t>(number_), tasks_done_++)[0];
+  const std::uint64_t drawn = base::philox(seed + static_cast<std::uint64_t>(number_), begun_)[0];
   return std::chrono::microseconds(drawn % 2 == 0 ? 0 : usual * static_cast<std::int64_t>(drawn % 1024) / 256);
 }
 

@@ -39,7 +39,6 @@ class Queue {
 
   const int device_;
   const int number_;  // of the queue, from 1, in the order in which queues are made
-  std::uint64_t tasks_done_ = 0;
   std::mutex mutex_;
   std::condition_variable work_;  // for the stream's thread
   std::condition_variable done_;  // for threads in wait_until_idle()
