@@ -2,8 +2,10 @@
 # Headers of include/reigen/<name>/ are public, everything under src/<name>/ is private.
 
 set(REIGEN_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion)
-# clang 17 and newer warn about code of libstdc++ 12 itself in std::stable_sort.
-list(APPEND REIGEN_WARNINGS $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
+# clang 17 and newer warn about code of libstdc++ 12 itself in std::stable_sort. clang's -Wshadow also warns about a constant of another source
+# that is compiled in the same file, and its -Wpass-failed about loops that it does not vectorise.
+list(APPEND REIGEN_WARNINGS $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations> $<$<CXX_COMPILER_ID:Clang>:-Wno-shadow>
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)
 if(REIGEN_WERROR)
   list(APPEND REIGEN_WARNINGS -Werror)
 endif()
@@ -49,7 +51,7 @@ endfunction()
 include(CheckCXXCompilerFlag)
 check_cxx_compiler_flag(-munroll-only-small-loops REIGEN_CAN_UNROLL_SMALL_LOOPS)
 set(REIGEN_AS_WITH_O2 "")
-if(REIGEN_CAN_UNROLL_SMALL_LOOPS)
+if(REIGEN_CAN_UNROLL_SMALL_LOOPS AND NOT REIGEN_SANITIZE)
   set(REIGEN_AS_WITH_O2 "$<$<CONFIG:RelWithDebInfo,Release>:-munroll-only-small-loops;-mvzeroupper>")
 endif()
 
@@ -87,6 +89,8 @@ function(reigen_floor)
   if(F_TORCH)
     reigen_use_torch(${target})
     set_property(GLOBAL APPEND PROPERTY REIGEN_TORCH_FLOORS ${target})
+  else()
+    reigen_use_precompiled(${target} reigen_pch)
   endif()
 endfunction()
 
@@ -109,6 +113,17 @@ function(reigen_use_precompiled target headers)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
+endfunction()
+
+# Compiles once the headers that sources without LibTorch include most. It is called in the root folder before all floors.
+function(reigen_make_headers)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/reigen_pch.cc" CONTENT "")
+  add_library(reigen_pch OBJECT "${PROJECT_BINARY_DIR}/reigen_pch.cc")
+  reigen_only_makes_headers(reigen_pch "${PROJECT_BINARY_DIR}/reigen_pch.cc")
+  reigen_target_defaults(reigen_pch)
+  target_link_libraries(reigen_pch PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+  target_precompile_headers(reigen_pch PRIVATE <algorithm> <array> <chrono> <cstring> <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional>
+    <set> <span> <string> <thread> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 endfunction()
 
 # For targets that only tests use. They are not optimised, because optimisation is a third to half of the compile time. COMPUTES: for a

@@ -39,7 +39,11 @@ struct reigen_comm {
 };
 
 struct reigen_work {
-  reigen::Device device = {};  // of the call's group
+  explicit reigen_work(reigen::Device of_group) : device(of_group) {}
+  reigen_work(reigen::Device of_group, std::shared_ptr<reigen::c::Pending> of_call)
+      : device(of_group), pending(std::move(of_call)) {}
+
+  reigen::Device device;
   std::shared_ptr<reigen::c::Pending> pending = std::make_shared<reigen::c::Pending>();
 };
 

@@ -42,7 +42,7 @@ std::size_t character_length(std::string_view text) {
   return length;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "\"";
   while (!text.empty()) {
     const std::size_t length = character_length(text);
@@ -61,14 +61,14 @@ std::string quoted(std::string_view text) {
   return result + "\"";
 }
 
-std::string quoted_or_null(const std::string& text) { return text.empty() ? "null" : quoted(text); }
+std::string quoted_or_null(const std::string& text) { return text.empty() ? "null" : in_quotes(text); }
 
 std::string time_or_null(std::int64_t time) { return time == 0 ? "null" : fmt::format("{}", time); }
 
 std::string line_of(const ReadRank& rank) {
   std::string groups;
   for (const ReadGroup& group : rank.groups) {
-    groups += fmt::format(R"({}{{"name":{},"rank":{},"size":{}}})", groups.empty() ? "" : ",", quoted(group.name),
+    groups += fmt::format(R"({}{{"name":{},"rank":{},"size":{}}})", groups.empty() ? "" : ",", in_quotes(group.name),
                           group.rank, group.size);
   }
   return fmt::format(R"({{"what":"rank","rank":{},"size":{},"pid":{},"host":{},"groups":[{}],"operations":{}}})",
@@ -79,9 +79,10 @@ std::string line_of(int rank, const ReadOperation& o) {
   std::string line =
       fmt::format(R"({{"what":"operation","rank":{},"group":{},"group_rank":{},"group_size":{},"sequence":{})", rank,
                   quoted_or_null(o.group), o.group_rank, o.group_size, o.sequence);
-  line += fmt::format(R"(,"kind":{},"type":{},"reduction":{},"{}":{},"count":{},"bytes":{},"tag":{})", quoted(o.kind),
-                      quoted_or_null(o.type), quoted_or_null(o.reduction), o.between_two ? "other" : "root",
-                      o.root == kNoRoot ? "null" : fmt::format("{}", o.root), o.count, o.bytes, quoted(o.tag));
+  line +=
+      fmt::format(R"(,"kind":{},"type":{},"reduction":{},"{}":{},"count":{},"bytes":{},"tag":{})", in_quotes(o.kind),
+                  quoted_or_null(o.type), quoted_or_null(o.reduction), o.between_two ? "other" : "root",
+                  o.root == kNoRoot ? "null" : fmt::format("{}", o.root), o.count, o.bytes, in_quotes(o.tag));
   line += fmt::format(R"(,"state":"{}","called_ns":{},"started_ns":{},"ended_ns":{}}})", name_of(o.outcome), o.called,
                       time_or_null(o.started), time_or_null(o.ended));
   return line;

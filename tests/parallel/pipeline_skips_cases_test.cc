@@ -275,16 +275,21 @@ TEST(PipelineSkipCases, DataParallelRanksTrainAsOneProcess) {
   const auto expected = one->named_parameters();
   nn::Carry outputs;
   for (int i = 0; i < 8; ++i) outputs.push_back(one->forward(input_of(i)));
-  for (const auto& [name, shard] : {std::pair{Name::kZeroBubbleV, Shard::kNone},
-                                    {Name::kZeroBubbleV, Shard::kGradients},
-                                    {Name::kInterleaved, Shard::kNone},
-                                    {Name::kInterleaved, Shard::kGradients},
-                                    {Name::kInterleaved, Shard::kParameters}}) {
-    SCOPED_TRACE(std::string(to_text(name)) + ", shard " + std::to_string(static_cast<int>(shard)));
+  struct Case {
+    Name schedule;
+    Shard shard;
+  };
+  for (const Case& one_case : {Case{Name::kZeroBubbleV, Shard::kNone},
+                               {Name::kZeroBubbleV, Shard::kGradients},
+                               {Name::kInterleaved, Shard::kNone},
+                               {Name::kInterleaved, Shard::kGradients},
+                               {Name::kInterleaved, Shard::kParameters}}) {
+    const Shard shard = one_case.shard;
+    SCOPED_TRACE(std::string(to_text(one_case.schedule)) + ", shard " + std::to_string(static_cast<int>(shard)));
     testing::run_ranks({.ranks = 4, .backend = shard == Shard::kNone ? "auto" : "tcp"}, [&](Rank& rank) {
       const auto net = make_net();
       const Mesh mesh(rank.world(), {{"pp", 2}, {"dp_shard", 2}});
-      const Pipeline pipes = pipeline(*net, mesh, {.schedule = name, .virtual_stages = 2});
+      const Pipeline pipes = pipeline(*net, mesh, {.schedule = one_case.schedule, .virtual_stages = 2});
       auto parallel = data_parallel(*net, rank.world(), {.shard = shard, .pipeline = pipes});
       optim::SGD optimizer(parallel.parameters(), {.lr = rate});
       const int first = 4 * mesh.coordinate("dp_shard");

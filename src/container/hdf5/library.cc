@@ -39,6 +39,8 @@ std::string hdf5_error_text() {
   return text.empty() ? "an error without a text" : text;
 }
 
-std::string_view hdf5_version() { return H5_VERS_INFO + std::string_view("HDF5 library version: ").size(); }
+std::string_view hdf5_version() {
+  return std::string_view(H5_VERS_INFO).substr(std::string_view("HDF5 library version: ").size());
+}
 
 }  // namespace reigen::container

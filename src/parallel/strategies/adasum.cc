@@ -3,11 +3,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
 
 #include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
+#include "parallel/strategies/ordered_sum.h"
 #include "parallel/strategies/weights.h"
 #include "reigen/comm/call_list.h"
 #include "reigen/parallel/strategies.h"
@@ -18,35 +20,66 @@ namespace reigen::parallel {
 
 namespace {
 
+// Products are added in rows of this size, and then the sums of the rows, each time by fold().
+constexpr std::int64_t kRow = 256;
+
+std::int64_t rows_of(std::int64_t count) { return (count + kRow - 1) / kRow; }
+
+// a·b, a² and b².
+struct Products {
+  double ab = 0;
+  double aa = 0;
+  double bb = 0;
+};
+
+template <class Number>
+Products products_of(const Number* a, const Number* b, std::int64_t count) {
+  std::vector<double> ab;
+  std::vector<double> aa;
+  std::vector<double> bb;
+  std::array<double, kRow> values;
+  for (std::int64_t begin = 0; begin < count; begin += kRow) {
+    const std::int64_t size = std::min(kRow, count - begin);
+    const auto add = [&](std::vector<double>& sums, const Number* x, const Number* y) {
+      for (std::int64_t i = 0; i < size; ++i)
+        values[static_cast<std::size_t>(i)] = static_cast<double>(x[begin + i]) * static_cast<double>(y[begin + i]);
+      sums.push_back(fold(values.data(), size));
+    };
+    add(ab, a, b);
+    add(aa, a, a);
+    add(bb, b, b);
+  }
+  const std::int64_t rows = rows_of(count);
+  return {fold(ab.data(), rows), fold(aa.data(), rows), fold(bb.data(), rows)};
+}
+
 // out = (1 - a·b / 2a²)·a + (1 - a·b / 2b²)·b. a and b are the values of the two ranks of a pair, and a·b is their
 // scalar product. The order of additions is fixed, so both ranks get the same bits.
 template <class Number>
 void combine(const Number* a, const Number* b, Number* out, std::int64_t count) {
-  double ab = 0;
-  double aa = 0;
-  double bb = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto x = static_cast<double>(a[i]);
-    const auto y = static_cast<double>(b[i]);
-    ab += x * y;
-    aa += x * x;
-    bb += y * y;
-  }
+  const auto [ab, aa, bb] = products_of(a, b, count);
   const auto of_a = static_cast<Number>(aa == 0 ? 1 : 1 - ab / (2 * aa));
   const auto of_b = static_cast<Number>(bb == 0 ? 1 : 1 - ab / (2 * bb));
   for (std::int64_t i = 0; i < count; ++i) out[i] = of_a * a[i] + of_b * b[i];
 }
 
-// The same for tensors on a GPU. The sums are LibTorch's, which give the same bits on GPUs of one kind.
+// The same for tensors on a GPU, with the same bits.
 void combine_on_gpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out) {
+  const std::int64_t count = a.numel();
+  if (count == 0) return;
   const at::Tensor x = a.to(at::kDouble);
   const at::Tensor y = b.to(at::kDouble);
-  const at::Tensor ab = x.mul(y).sum();
-  const auto factor = [&](const at::Tensor& of) {
-    const at::Tensor square = of.mul(of).sum();
-    return at::where(square.eq(0), at::ones_like(square), 1 - ab / (2 * square)).to(out.scalar_type());
+  const at::Tensor products = at::stack({x.mul(y), x.mul(x), y.mul(y)});
+  const at::Tensor of_rows = at::empty({3, rows_of(count)}, products.options());
+  const std::int64_t whole = count / kRow;
+  const std::int64_t rest = count % kRow;
+  if (whole > 0) of_rows.narrow(1, 0, whole).copy_(fold(products.narrow(1, 0, whole * kRow).view({3, whole, kRow})));
+  if (rest > 0) of_rows.select(1, whole).copy_(fold(products.narrow(1, whole * kRow, rest)));
+  const at::Tensor sums = fold(of_rows);
+  const auto factor = [&](const at::Tensor& square) {
+    return at::where(square.eq(0), at::ones_like(square), 1 - sums[0] / (2 * square)).to(out.scalar_type());
   };
-  at::Tensor(out).copy_(a.mul(factor(x)).add_(b.mul(factor(y))));
+  at::Tensor(out).copy_(a.mul(factor(sums[1])).add_(b.mul(factor(sums[2]))));
 }
 
 // The place of a parameter in a flat tensor.

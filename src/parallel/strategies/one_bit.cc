@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/check.h"
 #include "parallel/strategies/average.h"
 #include "parallel/strategies/error_memory.h"
+#include "parallel/strategies/ordered_sum.h"
 #include "reigen/parallel/strategies.h"
 #include "tensor/calls.h"
 
@@ -27,9 +29,10 @@ std::int64_t bytes_of_magnitudes(std::int64_t count) { return (count + kSharing 
 
 template <class Number>
 float mean_magnitude(const Number* values, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += std::abs(static_cast<double>(values[i]));
-  return static_cast<float>(sum / static_cast<double>(count));
+  std::array<double, kSharing> magnitudes = {};  // as many in the last block too, so that the order is the same
+  for (std::int64_t i = 0; i < count; ++i)
+    magnitudes[static_cast<std::size_t>(i)] = std::abs(static_cast<double>(values[i]));
+  return static_cast<float>(fold(magnitudes.data(), kSharing) * (1.0 / static_cast<double>(count)));
 }
 
 // Writes the elements' signs. Subtracts from each element of `kept` the magnitude, with the sign of the element.
@@ -89,10 +92,11 @@ void take_message_on_gpu(const at::Tensor& kept, const at::Tensor& message) {
   at::Tensor padded = at::zeros({blocks * kSharing}, kept.options());
   padded.narrow(0, 0, count).copy_(kept);
   padded = padded.view({blocks, kSharing});
-  const at::Tensor sums = padded.abs().to(at::kDouble).sum({1});
-  sums.narrow(0, 0, blocks - 1).div_(static_cast<double>(kSharing));
-  sums.narrow(0, blocks - 1, 1).div_(static_cast<double>(count - (blocks - 1) * kSharing));
-  const at::Tensor magnitudes = sums.to(at::kFloat);
+  const at::Tensor sums = fold(padded.abs().to(at::kDouble));
+  // LibTorch divides by a number in this way on a GPU, and in another way on the CPU.
+  sums.narrow(0, 0, blocks - 1).mul_(1.0 / static_cast<double>(kSharing));
+  sums.narrow(0, blocks - 1, 1).mul_(1.0 / static_cast<double>(count - (blocks - 1) * kSharing));
+  const at::Tensor magnitudes = at::empty({blocks}, sums.options().dtype(at::kFloat)).copy_(sums);
   message.narrow(0, 0, bytes_of_magnitudes(count)).copy_(magnitudes.view(at::kByte));
   const at::Tensor negative = padded < 0;
   const at::Tensor given = magnitudes.to(kept.scalar_type()).unsqueeze(1);
@@ -163,7 +167,7 @@ class OneBit : public GradientStrategy {
       for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
         read_message(sum, part.all.narrow(0, rank * part.mine.numel() + at, size_of(gradient)));
       }
-      at::Tensor(gradient).view({-1}).copy_(sum.div_(static_cast<double>(world_.size())));
+      at::Tensor(gradient).view({-1}).copy_(sum.mul_(1.0 / static_cast<double>(world_.size())));
       at += size_of(gradient);
     }
   }
