@@ -43,19 +43,22 @@ TEST_P(TravellingWeights, UnitsAreNotNeededAndMayKeepTheirWeights) {
   }
 }
 
-TEST(Travelling, GroupsMayKeepUnitsBetweenForwardAndBackward) {
-  for (const Case& one : kCases) {
-    const auto run = [&](int ranks, const Way& way) {
-      return agreed_over("tcp", ranks, [&](Communicator& world) { return train(world, one, way); });
-    };
-    for (const auto& [ranks, groups] : std::map<int, std::vector<int>>{{2, {2}}, {4, {2}}, {6, {2, 3}}}) {
-      const Tensors own = run(ranks, {.shard = Shard::kParameters});
-      for (const int keepers : groups) {
-        EXPECT_TRUE(same_bits(own, run(ranks, {.shard = Shard::kParameters, .reshard_to = keepers})))
-            << one.name << ", " << ranks << " to " << keepers;
-      }
-    }
-  }
+// A case, the number of ranks, and how many of them keep a unit together.
+class KeptUnits : public ::testing::TestWithParam<std::tuple<std::size_t, std::pair<int, int>>> {};
+INSTANTIATE_TEST_SUITE_P(DataParallel, KeptUnits,
+                         ::testing::Combine(::testing::Range(std::size_t{0}, std::size(kCases)),
+                                            ::testing::Values(std::pair(2, 2), std::pair(4, 2), std::pair(6, 2),
+                                                              std::pair(6, 3))));
+
+TEST_P(KeptUnits, ChangeNoBit) {
+  const Case& one = kCases[std::get<0>(GetParam())];
+  const auto [ranks, keepers] = std::get<1>(GetParam());
+  const auto run = [&, ranks = ranks](int kept_by) {
+    return agreed_over("tcp", ranks, [&](Communicator& world) {
+      return train(world, one, {.shard = Shard::kParameters, .reshard_to = kept_by});
+    });
+  };
+  EXPECT_TRUE(same_bits(run(0), run(keepers))) << one.name;
 }
 
 // There are fewer units than the model has. Parameters of no unit are gathered with the first forward.

@@ -73,7 +73,6 @@ class LmdbPages {
   std::uint64_t entries_ = 0;
   std::uint64_t pages_ = 0;  // that are in use
   unsigned depth_ = 0;
-  bool has_meta_ = false;
 };
 
 }  // namespace reigen::container

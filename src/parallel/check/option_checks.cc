@@ -215,10 +215,6 @@ void require_device_possible(const torch::nn::Module& module, const DataParallel
                     fmt::format("a model on {}, offload {}", device.str(), options.offload.string()),
                     "offload pinned, or none", "choose offload pinned: optimizer states in pinned memory of the host");
     }
-    if (options.reshard_to > 0) {
-      refuse_on_gpu("reshard_to is for models on the CPU", "a model on " + device.str(), "no reshard_to",
-                    "leave it out, or move the model to the CPU");
-    }
     if (world.size() == 1) return;
     const Device carried = world.device();
     if (carried.is_cpu() || carried.index != device.index()) {

@@ -23,24 +23,26 @@ namespace reigen::parallel {
 class KeptSlices {
  public:
   // Makes groups of `ranks` consecutive ranks; world.size() is a multiple of `ranks`. `flats`: the number of flat
-  // ranges (buffers that each contain several weights). Collective.
-  KeptSlices(const Communicator& world, int ranks, std::size_t flats);
+  // ranges (buffers that each contain several weights), which are on `device`. Collective.
+  KeptSlices(const Communicator& world, int ranks, std::size_t flats, const Device& device);
 
   // Keeps a copy of this rank's slice of the values, converted to `type`. `generation`: a number that changes with each
   // change of the weights, so that has() returns false for a slice that is out of date.
   void keep(std::size_t flat, const at::Tensor& values, at::ScalarType type, std::uint64_t generation);
   bool has(std::size_t flat, at::ScalarType type, std::uint64_t generation) const;
-  // Starts to gather the group's slices of a flat range of `count` elements into `into`. This rank's slice remains
-  // until forget().
+  // Starts to gather the group's slices of a flat range of `count` elements into `into`. On a GPU the call begins after
+  // LibTorch's current stream. This rank's slice remains until forget().
   Work gather(std::size_t flat, std::int64_t count, void* into, const std::string& tag);
   void forget(std::size_t flat);
   std::int64_t allocations() const { return pool_.allocations(); }
+  // As of BlockPool.
+  bool has_retired() const { return pool_.has_retired(); }
+  void free_retired() { pool_.free_retired(); }
 
  private:
   struct Kept {
     std::shared_ptr<void> memory;
-    std::size_t bytes = 0;
-    at::ScalarType type = at::kFloat;
+    at::Tensor slice = {};  // over the memory
     std::uint64_t generation = 0;
   };
   std::int64_t begin_of(std::int64_t count, int rank) const { return count * rank / group_.size(); }

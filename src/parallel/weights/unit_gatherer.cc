@@ -57,7 +57,7 @@ UnitGatherer::UnitGatherer(const Communicator& world, std::shared_ptr<UnitWatch>
       options_(options) {
   for (std::size_t i = 0; i < units_->size(); ++i) parts_[i].name = units_->units()[i].name();
   parts_.back().name = "what is of no unit";
-  if (options_.keepers > 0) kept_.emplace(world_, options_.keepers, ranges_.size());
+  if (options_.keepers > 0) kept_.emplace(world_, options_.keepers, ranges_.size(), device_of(ranges_));
   for (std::size_t i = 0; i < ranges_.size(); ++i) parts_[unit_of_[i]].ranges.push_back(i);
 }
 
@@ -247,10 +247,11 @@ void UnitGatherer::release_all() {
 }
 
 void UnitGatherer::begin_forward() {
-  if (pool_.has_retired() || narrow_.has_retired()) {
+  if (pool_.has_retired() || narrow_.has_retired() || (kept_ && kept_->has_retired())) {
     tensor::finish_stream_of(ranges_.front().values());
     pool_.free_retired();
     narrow_.free_retired();
+    if (kept_) kept_->free_retired();
   }
   const bool are_exact = std::exchange(pinned_, false);
   if (are_exact && options_.type) release_all();

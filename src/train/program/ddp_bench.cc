@@ -1,6 +1,7 @@
 #include "train/program/ddp_bench.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
@@ -15,8 +16,11 @@
 #include "reigen/data/loader.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/tensor/compute_threads.h"
+#include "reigen/tensor/gpu_work.h"
 #include "reigen/train/task.h"
+#include "tensor/calls.h"
 #include "train/model/activations.h"
+#include "train/model/device.h"
 #include "train/model/parallel_options.h"
 #include "train/model/precision.h"
 #include "train/run/step_times.h"
@@ -63,11 +67,19 @@ struct Samples {
   std::vector<double> forward, backward, communication, overlapped, naive;
 };
 
-// Measures one model with one batch. Every measured time is the time from a barrier until the slowest rank is done.
+// Measures one model with one batch. Every measured time is the time from a barrier until the slowest rank is done; on
+// a GPU, until its work is done.
 class Bench {
  public:
   Bench(const Recipe& recipe, const Config& config, const Communicator& world)
-      : config_(config), world_(world), made_(recipe.make(config, false)), task_(made_.task) {
+      : config_(config),
+        world_(world),
+        device_(device_of(config.train, world)),
+        on_(device_.is_cuda() ? std::optional(device_) : std::nullopt),
+        arithmetic_(config.train, device_),
+        made_(recipe.make(config, false)),
+        task_(made_.task) {
+    if (device_.is_cuda()) tensor::separate_gpu_work(world);
     task_->module().train();
     task_->initialize(static_cast<std::uint64_t>(config.train.seed));
     activations_ = checkpoint_activations(*task_, recipe.name, config.train);
@@ -82,6 +94,9 @@ class Bench {
     const data::Batch& batch = *epoch.next();
     batch_ = batch;
     batch_.transform([](const at::Tensor& one) { return one.clone(); });
+    batch_ = samples_on(device_, std::move(batch_));
+    task_->module().to(device_);
+    finish();
   }
 
   void measure(double bucket_mb, std::int64_t steps, Samples& samples) {
@@ -115,6 +130,7 @@ class Bench {
     world_.barrier();
     Stopwatch watch;
     body();
+    finish();
     return slowest(watch.lap());
   }
 
@@ -123,8 +139,13 @@ class Bench {
     return seconds * 1e3;
   }
 
+  // Waits for the work that the rank has put on its GPU.
+  void finish() const {
+    if (device_.is_cuda()) tensor::finish_stream_of(task_->module().parameters().front());
+  }
+
   at::Tensor loss() {
-    const auto autocast = compute_type(config_.train.precision, at::kCPU);
+    const auto autocast = compute_type(config_.train.precision, device_);
     return task_->training_step(batch_);
   }
 
@@ -148,6 +169,9 @@ class Bench {
 
   const Config& config_;
   const Communicator& world_;
+  const at::Device device_;
+  const c10::OptionalDeviceGuard on_;
+  const Arithmetic arithmetic_;
   Training made_;
   std::shared_ptr<Task> task_;
   std::unique_ptr<nn::ActivationCheckpoint> activations_;
@@ -164,7 +188,6 @@ void require_measurable(const Config& config) {
   if (parallel.bucket_mb != usual.bucket_mb)
     refuse("--parallel.bucket_mb", fmt::format("{}", parallel.bucket_mb), "none: --buckets lists the sizes");
   if (parallel.overlap != usual.overlap) refuse("--parallel.overlap", "false", "none: it measures both");
-  if (config.train.device != "cpu") refuse("--train.device", config.train.device, "none: it measures the CPU");
   if (config.train.micro_batch > 0)
     refuse("--train.micro_batch", fmt::format("{}", config.train.micro_batch), "none: it measures one backward");
   if (config::acts_on_weights(parallel.strategy))

@@ -483,14 +483,16 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
 int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Config& config, const Communicator& world) {
   try {
     const bool prints = world.rank() == 0;
+    const bool on_gpu = !world.device().is_cpu();
     std::optional<format::AtomicFile> json;  // opened now, so that a missing folder is reported at once
     together(world, "bench ddp", [&] {
       if (prints && !options.json.empty()) json.emplace(options.json);
     });
     if (prints) {
       fmt::print("{}: {} ({}), {} of {}; milliseconds, medians, the slowest rank's\n", recipe.name,
-                 base::counted(world.size(), "rank"), world.backend(), base::counted(options.rounds, "round"),
-                 base::counted(options.steps, "step"));
+                 base::counted(world.size(), "rank"),
+                 on_gpu ? fmt::format("{} on {}", world.device_backend(), config.train.device) : world.backend(),
+                 base::counted(options.rounds, "round"), base::counted(options.steps, "step"));
       std::fflush(stdout);
     }
     const std::vector<DdpBenchRow> rows = measure_ddp(recipe, config, options, world);
@@ -525,6 +527,8 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
     if (environment.rank == 0) fmt::print("{}", ddp_bench_help());
     return 0;
   }
+  prepare_environment(line.config.train);
+  line.config.train = with_device_chosen(line.config.train);
   const auto bench = [&](const Communicator& world) { bench_rank(options, *recipe, line.config, world); };
   if (line.config.run.ranks == "threads") {
     const int ranks = line.ranks.value_or(1);

@@ -7,11 +7,13 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -101,10 +103,12 @@ Block make_private(std::byte*& begin, std::size_t bytes, int device) {
   return {bytes, device, begin, {begin, [](std::byte* pointer) { std::free(pointer); }}};
 }
 
-// Memory of a file costs more time, so only blocks that need it lie there.
-Block make_on_device(std::byte*& begin, std::size_t bytes, int device) {
+// Memory of a file costs more time, so only blocks that need it lie there. Returns nothing if the process has as many
+// files as it may have.
+std::optional<Block> make_on_device(std::byte*& begin, std::size_t bytes, int device) {
   if (!machine().hides_memory && !machine().shares_memory) return make_private(begin, bytes, device);
   const int file = ::memfd_create("stand-in", MFD_CLOEXEC);
+  if (file < 0 && errno == EMFILE) return std::nullopt;
   if (file < 0 || ::ftruncate(file, static_cast<off_t>((bytes + 255) / 256 * 256)) != 0) die("no memory");
   return map(begin, bytes, file, device);
 }
@@ -125,9 +129,11 @@ void add(std::byte* begin, Block block) {
 cudaError_t make_block(void** data, std::size_t bytes, int device) {
   std::lock_guard lock(machine().mutex);
   std::byte* begin = nullptr;
-  Block block = device == kPinned ? make_private(begin, bytes, device) : make_on_device(begin, bytes, device);
-  std::memset(block.inside, 0xa5, bytes);
-  add(begin, std::move(block));
+  std::optional<Block> block =
+      device == kPinned ? make_private(begin, bytes, device) : make_on_device(begin, bytes, device);
+  if (!block) return cudaErrorMemoryAllocation;
+  std::memset(block->inside, 0xa5, bytes);
+  add(begin, std::move(*block));
   count_allocation(device);
   *data = begin;
   return cudaSuccess;
