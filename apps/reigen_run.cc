@@ -36,6 +36,8 @@ struct RunOptions {
   double grace = 30;
   int threads = 0;
   std::string memory;
+  bool gpus_shared = false;
+  bool no_mps = false;
 };
 
 void add_options(CLI::App& app, RunOptions& options) {
@@ -53,10 +55,16 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->type_name("T");
   app.add_option("--memory-per-rank", options.memory, "refuse to start when N of this do not fit (default 64M)")
       ->type_name("SIZE");
+  auto* const shared =
+      app.add_flag("--gpus-shared", options.gpus_shared,
+                   "run a daemon of NVIDIA for GPUs that ranks share (MPS; default: with fewer GPUs than ranks)");
+  app.add_flag("--no-mps", options.no_mps, "do not run that daemon")->excludes(shared);
 }
 
-const std::vector<std::string> kFlags = {"-n",      "--nproc-per-node", "--log-dir", "--prefix",         "--flight",
-                                         "--grace", "--threads",        "--help",    "--memory-per-rank"};
+const std::vector<std::string> kFlags = {
+    "-n",      "--nproc-per-node", "--log-dir",         "--prefix",      "--flight",
+    "--grace", "--threads",        "--memory-per-rank", "--gpus-shared", "--no-mps"};
+const std::vector<std::string> kSwitches = {"--help", "-h", "--gpus-shared", "--no-mps"};  // flags without a value
 
 [[noreturn]] void refuse_usage(const std::string& what, const std::string& fix) {
   throw InvalidArgument({.what = what, .fix = fix}, ExitCode::kUsage);
@@ -68,8 +76,8 @@ std::size_t find_program_word(const Arguments& arguments) {
   while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "--") {
     const std::string flag = arguments[i].substr(0, arguments[i].find('='));
     const bool short_form = flag.starts_with("-n") && !flag.starts_with("--") && flag.size() > 2;  // -n4
-    const bool help = flag == "--help" || flag == "-h";
-    const bool known = help || short_form || flag == "--nproc_per_node" ||
+    const bool is_switch = std::find(kSwitches.begin(), kSwitches.end(), flag) != kSwitches.end();
+    const bool known = is_switch || short_form || flag == "--nproc_per_node" ||
                        std::find(kFlags.begin(), kFlags.end(), flag) != kFlags.end();
     if (!known) {
       const std::string meant = nearest(flag, kFlags);
@@ -77,7 +85,7 @@ std::size_t find_program_word(const Arguments& arguments) {
                    meant.empty() ? "`reigen run --help` lists the options; options of the program stand behind its name"
                                  : "did you mean `" + meant + "`? (options of the program stand behind its name)");
     }
-    const bool value_follows = !help && !short_form && arguments[i].find('=') == std::string::npos;
+    const bool value_follows = !is_switch && !short_form && arguments[i].find('=') == std::string::npos;
     i += value_follows ? 2 : 1;
   }
   return std::min(i, arguments.size());
@@ -137,6 +145,8 @@ int run_command(const Arguments& arguments) {
   job.prefix = options.prefix;
   job.threads_per_rank = options.threads;
   job.grace = parse_grace(options.grace);
+  if (options.gpus_shared) job.share_gpus = launch::ShareGpus::kOn;
+  if (options.no_mps) job.share_gpus = launch::ShareGpus::kOff;
   if (!options.memory.empty()) job.memory_per_rank = parse_bytes(options.memory);
   const bool marked = split < arguments.size() && arguments[split] == "--";
   job.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(split + (marked ? 1 : 0)), arguments.end());

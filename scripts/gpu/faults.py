@@ -56,7 +56,7 @@ class Watched:
         group = self.check.floors / "tests" / "check_group"
         reigen = self.check.floors / "bin" / "reigen"
         # The shell joins both outputs of the job.
-        command = ["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", reigen, "run", "--prefix", "none", "-n", self.ranks, group,
+        command = ["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", reigen, "run", "--no-mps", "--prefix", "none", "-n", self.ranks, group,
                    *self.fault.words]
         name = f"fault_{self.what}"
         job = self.check.start(name, command, dict(self.fault.variables), talks=True)

@@ -58,7 +58,7 @@ def command(check, recipe, options, ranks=1, threads=False):
         return [program, recipe, "-n", ranks, "--run.ranks", "threads", *options]
     if ranks == 1:
         return [program, recipe, *options]
-    return [check.torch / "bin" / "reigen", "run", "--prefix", "none", "-n", ranks, program, recipe, *options]
+    return [check.torch / "bin" / "reigen", "run", "--no-mps", "--prefix", "none", "-n", ranks, program, recipe, *options]
 
 
 def variables(threads):

@@ -48,7 +48,7 @@ def rows_of_group(check, name, how, command, bars, variables=None):
 
 def of_groups(check):
     group = check.floors / "tests" / "check_group"
-    start = [check.floors / "bin" / "reigen", "run", "--prefix", "none", "-n"]
+    start = [check.floors / "bin" / "reigen", "run", "--no-mps", "--prefix", "none", "-n"]
     (check.folder / "speeds").unlink(missing_ok=True)
     middle, large = check.pick(("64 MiB", "256 MiB"), ("1 MiB", "8 MiB"))
     both = {middle: 0.75, large: 0.85}

@@ -42,7 +42,7 @@ def of_kernels(check):
 
 def of_groups(check):
     group = check.floors / "tests" / "check_group"
-    start = [check.floors / "bin" / "reigen", "run", "--prefix", "none", "-n"]
+    start = [check.floors / "bin" / "reigen", "run", "--no-mps", "--prefix", "none", "-n"]
     usual = check.pick([], ["--calls", 100, "--most", 1])
     many = check.pick(10_000, 300)
     tasks = [passes(check, f"cuda_ipc, {many} random calls on 3 streams, 3 threads", SAME,

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/machine/cores.h"
 #include "launch/console.h"
+#include "launch/gpus/shared_gpus.h"
 #include "launch/ranks/flight_records.h"
 #include "launch/ranks/guardian.h"
 #include "launch/ranks/program.h"
@@ -202,6 +203,7 @@ JobResult run_job(const JobOptions& options) {
   const std::string job = random_identity();
   const std::string identity = "REIGEN_JOB=" + job;
   Guardian guardian(identity);
+  SharedGpus gpus(options.share_gpus, options.ranks, identity);
   SignalScope signals;
   const SubreaperScope subreaper;
   const std::string here = net::loopback_address();
@@ -209,7 +211,8 @@ JobResult run_job(const JobOptions& options) {
   const store::TcpStoreOptions address{.host = here, .port = store.port(), .job = job};
   ReservedPort master(net::resolve(here, 0).front());
   Console console(STDOUT_FILENO, STDERR_FILENO);
-  const Variables variables = job_variables(options, job, address, master.port(), console);
+  Variables variables = job_variables(options, job, address, master.port(), console);
+  for (const auto& [name, value] : gpus.variables()) variables[name] = value;
   const FlightRecords records(options.ranks, job);
   if (!options.flight_file.empty()) records.save(options.flight_file);  // a path that cannot be written is reported now
   Supervisor supervisor(options, {identity, open_files, signals, guardian, console, records});
@@ -219,7 +222,9 @@ JobResult run_job(const JobOptions& options) {
   }
   supervisor.check_started();
   if (options.ranks > 1) tell_processes(supervisor, options.ranks, address);
-  return supervisor.watch();
+  JobResult result = supervisor.watch();
+  gpus.end();
+  return result;
 }
 
 }  // namespace reigen::launch

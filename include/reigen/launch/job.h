@@ -13,6 +13,14 @@ namespace reigen::launch {
 // checkpoints.
 inline constexpr std::chrono::minutes kGraceToSave{10};
 
+// Whether the launcher runs a daemon of NVIDIA's Multi-Process Service (MPS) for ranks that share GPUs. It makes calls
+// between processes on one GPU much faster; a fault of one rank on the GPU then ends the others on it.
+enum class ShareGpus {
+  kAuto,  // if more ranks start here than GPUs are visible, and the program nvidia-cuda-mps-control is in PATH
+  kOn,    // always. Throws BackendError (exit code 69) if this is not possible
+  kOff
+};
+
 struct JobOptions {
   std::vector<std::string> command = {};  // program (searched in PATH as a shell does) and its arguments
   int ranks = 1;
@@ -27,6 +35,7 @@ struct JobOptions {
   std::chrono::milliseconds grace = std::chrono::seconds(30);  // time from a signal to the launcher until SIGKILL
   // The time from the failure of a rank until the other ranks get SIGKILL.
   std::chrono::milliseconds failure_grace = std::chrono::milliseconds(1000);
+  ShareGpus share_gpus = ShareGpus::kAuto;
   std::vector<std::pair<std::string, std::string>> environment = {};  // extra variables of every rank
 };
 
@@ -64,6 +73,9 @@ struct JobResult {
 // (stopped, resumable), has not failed: the other ranks then have `grace` to end, and the launcher returns this rank's
 // exit code. SIGTSTP (Ctrl-Z) pauses the job and SIGCONT continues it; time during which this process itself was
 // stopped does not count towards `grace`.
+//
+// A daemon for ranks that share GPUs ends with the job. There is none of the job's own if the ranks already have one:
+// if CUDA_MPS_PIPE_DIRECTORY is set, or a daemon is in CUDA's standard place.
 //
 // No process outlives the job: at the end of the job all processes that ranks started are killed. If this process is
 // killed with SIGKILL, a small guardian process kills the ranks and the processes that they started.

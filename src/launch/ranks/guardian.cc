@@ -1,6 +1,5 @@
 #include "launch/ranks/guardian.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -43,19 +42,6 @@ void hide_outer_job() {
   if (char* value = std::getenv("REIGEN_JOB"); value != nullptr && *value != '\0') *value = '-';
 }
 
-bool kill_carriers(const std::string& identity) {
-  DIR* processes = ::opendir("/proc");
-  if (processes == nullptr) return false;
-  bool found = false;
-  while (const dirent* entry = ::readdir(processes)) {
-    const pid_t pid = base::parse<pid_t>(entry->d_name).value_or(0);
-    if (pid <= 1 || pid == ::getpid() || !has_variable(pid, identity)) continue;
-    found = ::kill(pid, SIGKILL) == 0 || found;
-  }
-  ::closedir(processes);
-  return found;
-}
-
 [[noreturn]] void guard(int line, const std::string& identity) {
   ::setsid();
   ::prctl(PR_SET_NAME, "reigen-guardian");
@@ -74,8 +60,6 @@ bool kill_carriers(const std::string& identity) {
     groups.push_back(group);
   }
   for (const pid_t group : groups) ::kill(-group, SIGKILL);
-  // The search is repeated: it can miss a process that is just being started, and a killed process needs a moment to
-  // end.
   for (int round = 0; round < 200 && kill_carriers(identity); ++round) ::usleep(5000);
   ::_exit(0);
 }

@@ -1,5 +1,6 @@
 #include "launch/ranks/process.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -11,6 +12,7 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "reigen/base/error.h"
 
 namespace reigen::launch {
@@ -71,6 +73,24 @@ bool has_variable(pid_t pid, const std::string& name_and_value) {
     if (variable == name_and_value) return true;
   }
   return false;
+}
+
+std::vector<pid_t> carriers_of(const std::string& name_and_value) {
+  std::vector<pid_t> found;
+  DIR* processes = ::opendir("/proc");
+  if (processes == nullptr) return found;
+  while (const dirent* entry = ::readdir(processes)) {
+    const pid_t pid = base::parse<pid_t>(entry->d_name).value_or(0);
+    if (pid > 1 && pid != ::getpid() && has_variable(pid, name_and_value)) found.push_back(pid);
+  }
+  ::closedir(processes);
+  return found;
+}
+
+bool kill_carriers(const std::string& name_and_value) {
+  bool found = false;
+  for (const pid_t pid : carriers_of(name_and_value)) found = ::kill(pid, SIGKILL) == 0 || found;
+  return found;
 }
 
 }  // namespace reigen::launch

@@ -41,4 +41,11 @@ int wait_for_exec(const Process& process);
 // True if the process was started with NAME=value in its environment (and has not overwritten it).
 bool has_variable(pid_t pid, const std::string& name_and_value);
 
+// The processes with NAME=value in their environment, without this one.
+std::vector<pid_t> carriers_of(const std::string& name_and_value);
+
+// Kills these processes. Returns false if there were none. Repeat the call until it returns false: it can miss a
+// process that is just being started, and a killed process needs a moment to end.
+bool kill_carriers(const std::string& name_and_value);
+
 }  // namespace reigen::launch

@@ -1,0 +1,180 @@
+// The daemon for GPUs that ranks share. A script takes the place of NVIDIA's nvidia-cuda-mps-control.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "child_program.h"
+#include "harness/folders.h"
+#include "launch/gpus/shared_gpus.h"
+
+namespace reigen::launch::shared_gpus_e2e_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// With -d the script starts a daemon and ends, as NVIDIA's does. Without arguments it reads a request.
+constexpr const char* kScript = R"(#!/bin/sh
+echo "$0 $* $CUDA_VISIBLE_DEVICES" >> "$(dirname "$0")/calls"
+if [ "$1" = -d ]; then
+  if [ -n "$FAKE_MPS_FAILS" ]; then echo "no permission for this GPU"; exit 1; fi
+  (setsid sh -c 'trap "" TERM; echo $$ > "$CUDA_MPS_PIPE_DIRECTORY/pid"; touch "$CUDA_MPS_PIPE_DIRECTORY/control"
+     while [ -n "$FAKE_MPS_STAYS" ] || [ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ]; do sleep 0.02; done' >/dev/null 2>&1 &)
+  while [ ! -e "$CUDA_MPS_PIPE_DIRECTORY/control" ]; do sleep 0.01; done
+  exit 0
+fi
+read -r request
+[ "$request" = quit ] && rm -f "$CUDA_MPS_PIPE_DIRECTORY/control"
+)";
+
+// What a rank prints: where it looks for the daemon, and the daemon's process.
+constexpr const char* kRank =
+    "echo at $CUDA_MPS_PIPE_DIRECTORY pid $(cat \"$CUDA_MPS_PIPE_DIRECTORY/pid\" 2>/dev/null)";
+
+class SharedGpusTest : public ::testing::Test {
+ protected:
+  SharedGpusTest() {
+    const auto folder = std::filesystem::temp_directory_path() / ("shared-gpus-" + std::to_string(::getpid()));
+    folder_ = folder.string();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    std::ofstream(program()) << kScript;
+    std::filesystem::permissions(program(), std::filesystem::perms::owner_all);
+  }
+  ~SharedGpusTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string program() const { return folder_ + "/nvidia-cuda-mps-control"; }
+  std::vector<std::string> environment(const std::string& gpus, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = {"PATH=" + folder_ + ":" + std::getenv("PATH"), "CUDA_VISIBLE_DEVICES=" + gpus,
+                                    "CUDA_MPS_PIPE_DIRECTORY"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  Ran ranks(const std::vector<std::string>& words, const std::string& gpus, const std::vector<std::string>& more = {},
+            const std::string& script = kRank) const {
+    std::vector<std::string> command = words;
+    command.insert(command.end(), {"--prefix", "none", "sh", "-c", script});
+    return run(reigen_run(command), environment(gpus, more));
+  }
+  // The daemon's process, or 0 if the ranks found none.
+  static pid_t pid_in(const std::string& text) {
+    const auto at = text.find(" pid ");
+    return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 5);
+  }
+  static std::string folder_in(const std::string& text) {
+    const auto at = text.find("/tmp/reigen-mps-");
+    return at == std::string::npos ? "" : text.substr(at, std::string("/tmp/reigen-mps-XXXXXX").size());
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(SharedGpusTest, ADaemonLivesAsLongAsTheJob) {
+  for (const char* option : {"--grace=30", "--gpus-shared"}) {
+    const Ran ran = ranks({"-n", "2", option}, "3");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    const pid_t daemon = pid_in(ran.out);
+    ASSERT_GT(daemon, 1) << ran.out;
+    EXPECT_TRUE(disappears(daemon));
+    EXPECT_FALSE(std::filesystem::exists(folder_in(ran.out))) << ran.out;
+  }
+  // The daemon sees all GPUs. It was asked to end.
+  std::ifstream calls(program().substr(0, program().rfind('/')) + "/calls");
+  const std::string text((std::istreambuf_iterator<char>(calls)), std::istreambuf_iterator<char>());
+  EXPECT_EQ(text, program() + " -d \n" + program() + "  \n" + program() + " -d \n" + program() + "  \n");
+}
+
+TEST_F(SharedGpusTest, ThereIsNoneWhereItIsNotWanted) {
+  struct Case {
+    const char* ranks;
+    const char* option;
+    const char* gpus;
+  };
+  for (const Case& one :
+       {Case{"1", "--grace=30", "0"}, {"2", "--grace=30", "0,1"}, {"2", "--grace=30", ""}, {"2", "--no-mps", "0"}}) {
+    const Ran ran = ranks({"-n", one.ranks, one.option}, one.gpus);
+    EXPECT_EQ(ran.code, 0);
+    EXPECT_EQ(pid_in(ran.out), 0) << one.ranks << one.option << one.gpus;
+    EXPECT_EQ(folder_in(ran.out), "");
+  }
+}
+
+TEST_F(SharedGpusTest, ADaemonOfTheUserIsUsed) {
+  const Ran ran = ranks({"-n", "2", "--gpus-shared"}, "0", {"CUDA_MPS_PIPE_DIRECTORY=/own"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out, "at /own pid\nat /own pid\n");
+}
+
+TEST_F(SharedGpusTest, WhatIsMissingIsSaid) {
+  Ran ran = ranks({"-n", "2", "--gpus-shared"}, "");
+  EXPECT_EQ(ran.code, 69);
+  EXPECT_THAT(ran.err, HasSubstr("no GPU is visible"));
+  std::filesystem::rename(program(), program() + "-not");
+  ran = ranks({"-n", "2", "--gpus-shared"}, "0");
+  std::filesystem::rename(program() + "-not", program());
+  EXPECT_EQ(ran.code, 69);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("there is no nvidia-cuda-mps-control in PATH"), HasSubstr("nvidia-cuda-mps")));
+  ran = ranks({"-n", "2", "--gpus-shared"}, "0", {"FAKE_MPS_FAILS=1"});
+  EXPECT_EQ(ran.code, 69);
+  EXPECT_THAT(ran.err, HasSubstr("no permission for this GPU"));
+  ran = ranks({"-n", "2"}, "0", {"FAKE_MPS_FAILS=1"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("share GPUs without MPS"), HasSubstr("no permission for this GPU")));
+  ran = ranks({"-n", "2", "--gpus-shared", "--no-mps"}, "0");
+  EXPECT_EQ(ran.code, 2) << ran.err;
+}
+
+TEST_F(SharedGpusTest, ADaemonThatDoesNotEndIsKilled) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Ran ran = ranks({"-n", "2"}, "0", {"FAKE_MPS_STAYS=1"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(disappears(pid_in(ran.out)));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_FALSE(std::filesystem::exists(folder_in(ran.out)));
+}
+
+TEST_F(SharedGpusTest, ADaemonEndsWithAJobThatFails) {
+  const Ran ran = ranks({"-n", "2"}, "0", {}, std::string(kRank) + "; [ $RANK = 0 ] && exit 5; sleep 60");
+  EXPECT_EQ(ran.code, 5);
+  EXPECT_TRUE(disappears(pid_in(ran.out)));
+}
+
+TEST_F(SharedGpusTest, ADaemonEndsWhenTheLauncherIsKilled) {
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    ChildProgram job(reigen_run({"-n", "2", "--prefix", "none", "sh", "-c", std::string(kRank) + "; sleep 60"}),
+                     environment("0"));
+    ASSERT_TRUE(job.wait_for_text(" pid ", 2));
+    const pid_t daemon = pid_in(job.out());
+    ASSERT_GT(daemon, 1);
+    ::kill(job.pid(), signal);
+    job.wait();
+    EXPECT_TRUE(disappears(daemon)) << signal;
+    std::filesystem::remove_all(folder_in(job.out()));  // a killed launcher leaves it
+  }
+}
+
+TEST(VisibleGpus, AreThoseOfTheVariableOrOfTheDriver) {
+  const auto folder = std::filesystem::temp_directory_path() / ("gpus-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder / "0000:01:00.0");
+  std::filesystem::create_directories(folder / "0000:02:00.0");
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(visible_gpus(folder), 2);
+  EXPECT_EQ(visible_gpus(folder / "none"), 0);
+  for (const auto& [value, count] : {std::pair{"", 0}, {"-1", 0}, {"0", 1}, {"2,0,1", 3}, {"GPU-8a,GPU-8b", 2}}) {
+    ::setenv("CUDA_VISIBLE_DEVICES", value, 1);
+    EXPECT_EQ(visible_gpus(folder), count) << value;
+  }
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace reigen::launch::shared_gpus_e2e_test
