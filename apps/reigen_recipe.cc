@@ -32,6 +32,8 @@ struct TrainLine {
   bool prints = false;               // --run.plan or --run.summary is given: one process answers for all ranks
   bool says_ranks = false;           // --run.ranks is given; it overrides the environment variable
   bool threads = false;              // --run.ranks threads: the ranks are threads of one process
+  bool on_gpu = false;               // --train.device is given and is not cpu
+  bool no_mps = false;               // --no-mps: no daemon for ranks that share GPUs
 };
 
 TrainLine split_arguments(const Arguments& arguments) {
@@ -57,6 +59,13 @@ TrainLine split_arguments(const Arguments& arguments) {
       line.ranks = word.substr(3);
       continue;
     }
+    if (word == "--no-mps") {
+      line.no_mps = true;
+      continue;
+    }
+    constexpr std::string_view kDevice = "--train.device";
+    if (word == kDevice && i + 1 < arguments.size()) line.on_gpu = arguments[i + 1] != "cpu";
+    if (word.starts_with("--train.device=")) line.on_gpu = word.substr(kDevice.size() + 1) != "cpu";
     line.asks = line.asks || word == "--help" || word == "-h" || word == "--print-config";
     // A switch without a value means true.
     for (const std::string option : {"--run.plan", "--run.summary"}) {
@@ -108,6 +117,7 @@ int train_command(const Arguments& arguments) {
     job.command.insert(job.command.begin() + 2, {"-n", std::to_string(ranks)});  // after the recipe's name
   }
   job.ranks = line.threads ? 1 : ranks;
+  if (line.on_gpu && !line.no_mps) job.share_gpus = launch::ShareGpus::kAuto;
   job.prefix = "none";
   job.grace = launch::kGraceToSave;
   job.environment.emplace_back("REIGEN_COMMAND", program_invocation_name);

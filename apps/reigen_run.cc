@@ -62,8 +62,8 @@ void add_options(CLI::App& app, RunOptions& options) {
 }
 
 const std::vector<std::string> kFlags = {
-    "-n",      "--nproc-per-node", "--log-dir",         "--prefix",      "--flight",
-    "--grace", "--threads",        "--memory-per-rank", "--gpus-shared", "--no-mps"};
+    "-n",        "--nproc-per-node", "--log-dir",         "--prefix",      "--flight", "--grace",
+    "--threads", "--help",           "--memory-per-rank", "--gpus-shared", "--no-mps"};
 const std::vector<std::string> kSwitches = {"--help", "-h", "--gpus-shared", "--no-mps"};  // flags without a value
 
 [[noreturn]] void refuse_usage(const std::string& what, const std::string& fix) {
@@ -145,8 +145,9 @@ int run_command(const Arguments& arguments) {
   job.prefix = options.prefix;
   job.threads_per_rank = options.threads;
   job.grace = parse_grace(options.grace);
-  if (options.gpus_shared) job.share_gpus = launch::ShareGpus::kOn;
-  if (options.no_mps) job.share_gpus = launch::ShareGpus::kOff;
+  job.share_gpus = options.no_mps        ? launch::ShareGpus::kOff
+                   : options.gpus_shared ? launch::ShareGpus::kOn
+                                         : launch::ShareGpus::kAuto;
   if (!options.memory.empty()) job.memory_per_rank = parse_bytes(options.memory);
   const bool marked = split < arguments.size() && arguments[split] == "--";
   job.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(split + (marked ? 1 : 0)), arguments.end());

@@ -124,7 +124,7 @@ int run_bench(const Arguments& arguments) {
   }
   if (!ranks.started && ranks.count > 1) {
     check_tuned(*options, ranks.count);
-    return start_ranks("bench", arguments, ranks.count, memory_of_rank(problems, *options));
+    return start_ranks("bench", arguments, ranks.count, memory_of_rank(problems, *options), !options->device.is_cpu());
   }
   return be_rank(*options);
 }

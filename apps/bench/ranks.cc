@@ -25,7 +25,8 @@ Ranks find_ranks(std::optional<int> wanted) {
   return {ranks, true};
 }
 
-int start_ranks(const std::string& command, const Arguments& arguments, int ranks, std::size_t memory_per_rank) {
+int start_ranks(const std::string& command, const Arguments& arguments, int ranks, std::size_t memory_per_rank,
+                bool on_gpu) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) throw IoError("cannot find this program: readlink /proc/self/exe: " + error.message());
@@ -34,6 +35,7 @@ int start_ranks(const std::string& command, const Arguments& arguments, int rank
   job.command.insert(job.command.end(), arguments.begin(), arguments.end());
   job.ranks = ranks;
   job.prefix = "none";
+  if (on_gpu) job.share_gpus = launch::ShareGpus::kAuto;
   job.memory_per_rank = memory_per_rank;
   return launch::run_job(job).exit_code;
 }

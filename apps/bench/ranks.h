@@ -20,7 +20,9 @@ struct Ranks {
 // number of ranks.
 Ranks find_ranks(std::optional<int> wanted);
 
-// Runs `reigen COMMAND ARGUMENTS` as `ranks` processes and returns the exit code.
-int start_ranks(const std::string& command, const Arguments& arguments, int ranks, std::size_t memory_per_rank);
+// Runs `reigen COMMAND ARGUMENTS` as `ranks` processes and returns the exit code. `on_gpu`: the ranks use GPUs, which
+// they may share.
+int start_ranks(const std::string& command, const Arguments& arguments, int ranks, std::size_t memory_per_rank,
+                bool on_gpu = false);
 
 }  // namespace reigen::apps::bench

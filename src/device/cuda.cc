@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/text.h"
 #include "reigen/base/bytes.h"
 
 namespace reigen::device {
@@ -31,7 +32,27 @@ std::string reason_of(int code) {
   return reason;
 }
 
+std::string shown_by_variable() {
+  const auto visible = base::get_environment("CUDA_VISIBLE_DEVICES");
+  return visible ? fmt::format(", CUDA_VISIBLE_DEVICES=\"{}\"", *visible) : "";
+}
+
+std::string fix_of(int code) {
+  if (is_fault(code)) return kFixOfFault;
+  if (code == kCudaDevicesUnavailable) {
+    return "the GPU may be in a compute mode in which one process has it for itself (`reigen devices` says so): sudo "
+           "nvidia-smi --compute-mode=DEFAULT, or share it by MPS (reigen run --gpus-shared)";
+  }
+  return "look at the device with nvidia-smi, and at the messages before this one";
+}
+
 }  // namespace
+
+bool is_fault(int code) {
+  constexpr std::array kFaults = {700, 702, 710, 714, 715,
+                                  716, 717, 718, 719};  // an illegal address, an assertion, ...
+  return std::find(kFaults.begin(), kFaults.end(), code) != kFaults.end();
+}
 
 void check(int code, const char* function) {
   if (code == kCudaSuccess) return;
@@ -39,7 +60,7 @@ void check(int code, const char* function) {
   throw BackendError(Report{.what = fmt::format("{} failed", function),
                             .got = fmt::format("{} ({})", cuda_runtime().get_error_string(code), code),
                             .expected = {},
-                            .fix = "look at the device with nvidia-smi, and at the messages before this one"});
+                            .fix = fix_of(code)});
 }
 
 int attribute_of(int device, int attribute) {
@@ -56,7 +77,13 @@ int choose_cuda(int wanted, int rank) {
   if (code != kCudaSuccess || count == 0) {
     throw BackendError(no_gpu(code, "`reigen devices` says what is missing; or stay with the cpu"));
   }
-  return (wanted >= 0 ? wanted : rank) % count;
+  if (wanted < 0) return rank % count;
+  if (wanted < count) return wanted;
+  throw InvalidArgument(Report{.what = fmt::format("GPU {} is not visible", wanted),
+                               .got = fmt::format("{}{}", base::counted(count, "visible GPU"), shown_by_variable()),
+                               .expected = count == 1 ? "cuda:0, or cuda for the GPU of the rank"
+                                                      : fmt::format("cuda:0 to cuda:{}, or cuda", count - 1),
+                               .fix = "`reigen devices` lists the visible GPUs"});
 }
 
 bool has_gpu() {
@@ -69,10 +96,8 @@ bool has_gpu() {
 }
 
 Report no_gpu(int code, std::string fix) {
-  const auto visible = base::get_environment("CUDA_VISIBLE_DEVICES");
-  const std::string shown = visible ? fmt::format(", CUDA_VISIBLE_DEVICES=\"{}\"", *visible) : "";
   return {.what = "no GPU is visible",
-          .got = (code != kCudaSuccess ? reason_of(code) : "0 GPUs") + shown,
+          .got = (code != kCudaSuccess ? reason_of(code) : "0 GPUs") + shown_by_variable(),
           .expected = "a GPU, and a driver at least as new as the CUDA runtime",
           .fix = std::move(fix)};
 }

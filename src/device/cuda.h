@@ -13,9 +13,9 @@
 
 namespace reigen::device {
 
-// The index of the device that a rank takes: `wanted` modulo the number of visible devices (a scheduler may show each
-// rank only one), or `rank` modulo that number if `wanted` is negative. Throws BackendError with exit code 69
-// if no device is visible or CUDA is not installed.
+// The index of the device that a rank takes: `wanted`, or `rank` modulo the number of visible devices if `wanted` is
+// negative. Throws InvalidArgument (exit code 78) if fewer devices are visible than `wanted` needs, and BackendError
+// with exit code 69 if no device is visible or CUDA is not installed.
 int choose_cuda(int wanted, int rank);
 // Whether a GPU can be used here: there is a CUDA runtime, and it sees a GPU.
 bool has_gpu();

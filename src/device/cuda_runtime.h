@@ -19,6 +19,7 @@ using CudaEvent = void*;   // cudaEvent_t
 inline constexpr int kCudaSuccess = 0;
 inline constexpr int kCudaOutOfMemory = 2;
 inline constexpr int kCudaInsufficientDriver = 35;
+inline constexpr int kCudaDevicesUnavailable = 46;
 inline constexpr int kCudaNotReady = 600;
 inline constexpr int kCudaPeerAccessAlreadyEnabled = 704;
 inline constexpr int kCudaHostToDevice = 1;
@@ -103,7 +104,13 @@ const CudaDriver& cuda_driver();
 // its own next kernel launch.
 inline void forget_error() { (void)cuda_runtime().get_last_error(); }
 
-// Throws BackendError with CUDA's error text, unless the code says success.
+// Whether the code says that a kernel failed. No call of the process works on this device any more.
+bool is_fault(int code);
+inline constexpr const char* kFixOfFault =
+    "a kernel of this process failed: run the program again with CUDA_LAUNCH_BLOCKING=1, and the call that starts the "
+    "kernel throws; compute-sanitizer PROGRAM names the kernel and the address";
+
+// Throws BackendError with CUDA's error text and what to do, unless the code says success.
 void check(int code, const char* function);
 
 }  // namespace reigen::device

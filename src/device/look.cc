@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <functional>
-#include <system_error>
 
-#include "base/environment.h"
+#include "base/machine/mps.h"
 #include "device/cuda.h"
 #include "device/kernels.h"
 #include "reigen/base/error.h"
@@ -65,13 +63,6 @@ void ask_gpus(Found& found) {
   }
 }
 
-bool serves_mps() {
-  std::error_code none;
-  std::filesystem::path folder = std::filesystem::temp_directory_path(none) / "nvidia-mps";
-  if (const auto told = base::get_environment("CUDA_MPS_PIPE_DIRECTORY")) folder = *told;
-  return std::filesystem::exists(folder / "control", none);
-}
-
 }  // namespace
 
 Found look() {
@@ -90,7 +81,7 @@ Found look() {
   });
   if (!found.driver.empty()) note_missing(found, [&] { ask_gpus(found); });
   note_missing(found, [&] { found.kernels = kernels_path(); });
-  found.has_mps = serves_mps();
+  found.has_mps = base::mps_daemon_listens(base::mps_folder());
   return found;
 }
 

@@ -115,8 +115,6 @@ class SubreaperScope {
   int previous_ = 0;
 };
 
-using Variables = std::map<std::string, std::string>;
-
 Variables inherited_variables() {
   Variables variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -203,8 +201,10 @@ JobResult run_job(const JobOptions& options) {
   const std::string job = random_identity();
   const std::string identity = "REIGEN_JOB=" + job;
   Guardian guardian(identity);
-  SharedGpus gpus(options.share_gpus, options.ranks, identity);
   SignalScope signals;
+  Variables of_ranks = inherited_variables();
+  for (const auto& [name, value] : options.environment) of_ranks[name] = value;
+  SharedGpus gpus(options.share_gpus, options.ranks, of_ranks, identity);
   const SubreaperScope subreaper;
   const std::string here = net::loopback_address();
   const store::TcpStoreServer store({.host = here, .port = 0, .job = job});

@@ -1,4 +1,6 @@
 // The contract on processes that share a GPU, over the stand-in for CUDA: each maps the device memory of the others.
+#include <chrono>
+
 #include "comm/contract.h"
 #include "fakes/cuda/stand_in.h"
 
@@ -6,18 +8,29 @@ namespace reigen::testing {
 
 namespace {
 
-ContractParameter processes(int ranks) {
+void late(int /*rank*/) {
+  stand_in::share_memory();
+  stand_in::delay_streams(std::chrono::microseconds(50));
+}
+void at_random(int rank) {
+  stand_in::share_memory();
+  stand_in::delay_streams(std::chrono::microseconds(50), static_cast<unsigned>(rank) + 1);
+}
+ContractParameter processes(int ranks, void (*prepare)(int rank)) {
   return {.backend = "cuda_ipc",
           .kind = RankKind::kProcesses,
           .ranks = ranks,
-          .prepare = [](int) { stand_in::share_memory(); },
+          .prepare = prepare,
           .device = Device::cuda(0)};
 }
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(CudaIpc, CommunicatorContract,
-                         ::testing::Values(processes(1), processes(2), processes(3), processes(4), processes(7)),
+INSTANTIATE_TEST_SUITE_P(CudaIpcLateStreams, CommunicatorContract,
+                         ::testing::Values(processes(1, late), processes(2, late), processes(3, late),
+                                           processes(4, late), processes(7, late)),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(CudaIpcRandomStreams, CommunicatorContract,
+                         ::testing::Values(processes(2, at_random), processes(3, at_random)), name_of);
 
 }  // namespace reigen::testing

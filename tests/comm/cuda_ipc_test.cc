@@ -33,7 +33,9 @@ INSTANTIATE_TEST_SUITE_P(CudaIpcLateStreams, CommunicatorContract,
                                            threads(7, late)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(CudaIpcRandomStreams, CommunicatorContract,
-                         ::testing::Values(threads(3, at_random), threads(4, at_random)), name_of);
+                         ::testing::Values(threads(1, at_random), threads(2, at_random), threads(3, at_random),
+                                           threads(4, at_random), threads(7, at_random)),
+                         name_of);
 
 namespace {
 

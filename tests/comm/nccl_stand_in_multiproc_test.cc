@@ -1,5 +1,5 @@
 // The contract on the NCCL backend with ranks that are processes, over the stand-in for NCCL and CUDA. Each process has
-// a device of its own, whose streams begin their work late.
+// a device of its own, whose streams begin their work late, or in a random order.
 #include <chrono>
 
 #include "comm/contract.h"
@@ -9,18 +9,25 @@ namespace reigen::testing {
 
 namespace {
 
-ContractParameter processes(int ranks) {
-  const auto late = [](int rank) {
-    stand_in::use_device_of(rank);
-    stand_in::delay_streams(std::chrono::microseconds(50));
-  };
-  return {.backend = "nccl", .kind = RankKind::kProcesses, .ranks = ranks, .prepare = late};
+void late(int rank) {
+  stand_in::use_device_of(rank);
+  stand_in::delay_streams(std::chrono::microseconds(50));
+}
+void at_random(int rank) {
+  stand_in::use_device_of(rank);
+  stand_in::delay_streams(std::chrono::microseconds(50), static_cast<unsigned>(rank) + 1);
+}
+ContractParameter processes(int ranks, void (*prepare)(int rank)) {
+  return {.backend = "nccl", .kind = RankKind::kProcesses, .ranks = ranks, .prepare = prepare};
 }
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(NcclStandIn, CommunicatorContract,
-                         ::testing::Values(processes(1), processes(2), processes(3), processes(4), processes(7)),
+INSTANTIATE_TEST_SUITE_P(NcclStandInLateStreams, CommunicatorContract,
+                         ::testing::Values(processes(1, late), processes(2, late), processes(3, late),
+                                           processes(4, late), processes(7, late)),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(NcclStandInRandomStreams, CommunicatorContract,
+                         ::testing::Values(processes(2, at_random), processes(3, at_random)), name_of);
 
 }  // namespace reigen::testing

@@ -31,10 +31,13 @@ ContractParameter threads(int ranks, void (*streams)(int rank)) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(NcclStandInLateStreams, CommunicatorContract,
-                         ::testing::Values(threads(1, late), threads(2, late), threads(3, late), threads(7, late)),
+                         ::testing::Values(threads(1, late), threads(2, late), threads(3, late), threads(4, late),
+                                           threads(7, late)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(NcclStandInRandomStreams, CommunicatorContract,
-                         ::testing::Values(threads(3, at_random), threads(4, at_random)), name_of);
+                         ::testing::Values(threads(1, at_random), threads(2, at_random), threads(3, at_random),
+                                           threads(4, at_random), threads(7, at_random)),
+                         name_of);
 
 namespace {
 
@@ -347,7 +350,7 @@ TEST(NcclStandIn, FactorsOfCallsInFlight) {
 // The number counts modulo the visible devices, because a scheduler may show each rank only one device, as number 0.
 TEST(NcclStandIn, ADeviceThatIsAskedForIsTaken) {
   stand_in::use_device_of(5);
-  Communicator world({.rank = 0, .size = 1, .device = Device::cuda(stand_in::kDevices + 2), .device_backend = "nccl"});
+  Communicator world({.rank = 0, .size = 1, .device = Device::cuda(2), .device_backend = "nccl"});
   cudaPointerAttributes attributes{};
   EXPECT_EQ(world.device(), Device::cuda(2));
   const auto block = world.allocate(8, world.device());
@@ -366,6 +369,8 @@ TEST(NcclStandIn, RanksOnOneDeviceAreNamed) {
     } catch (const BackendError& error) {
       EXPECT_THAT(error.what(), HasSubstr("ranks 0 and 1 use the same GPU"));
       EXPECT_THAT(error.what(), HasSubstr("0000:03:00.0"));
+      EXPECT_THAT(error.what(), HasSubstr("device_backend cuda_ipc"));
+      EXPECT_EQ(error.exit_code(), ExitCode::kUnavailable);
     }
   });
 }

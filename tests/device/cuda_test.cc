@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -21,9 +24,42 @@ using ::testing::HasSubstr;
 
 TEST(Cuda, ARankTakesTheDeviceThatIsNamedOrItsTurn) {
   EXPECT_EQ(choose_cuda(3, 0), 3);
-  EXPECT_EQ(choose_cuda(stand_in::kDevices + 2, 0), 2);  // a scheduler may show each rank one device, as number 0
+  EXPECT_EQ(choose_cuda(stand_in::kDevices - 1, 0), stand_in::kDevices - 1);
   EXPECT_EQ(choose_cuda(-1, 5), 5);
   EXPECT_EQ(choose_cuda(-1, stand_in::kDevices + 1), 1);
+}
+
+TEST(Cuda, ADeviceThatIsNotVisibleIsRefused) {
+  for (const char* visible : {"", "4,2"}) {
+    if (*visible != 0) ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    try {
+      (void)choose_cuda(stand_in::kDevices, 0);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::kConfiguration);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(fmt::format("GPU {} is not visible", stand_in::kDevices)),
+                                      HasSubstr(fmt::format("{} visible GPUs", stand_in::kDevices)),
+                                      HasSubstr(fmt::format("cuda:0 to cuda:{}", stand_in::kDevices - 1)),
+                                      HasSubstr(*visible != 0 ? "CUDA_VISIBLE_DEVICES=\"4,2\"" : "reigen devices")));
+    }
+  }
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST(Cuda, AnErrorSaysWhatToRun) {
+  const auto text_of = [](int code) {
+    try {
+      check(code, "cudaStreamSynchronize");
+    } catch (const BackendError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(text_of(0), "");
+  for (const int fault : {700, 710, 719})
+    EXPECT_THAT(text_of(fault), AllOf(HasSubstr("CUDA_LAUNCH_BLOCKING=1"), HasSubstr("compute-sanitizer")));
+  EXPECT_THAT(text_of(kCudaDevicesUnavailable), AllOf(HasSubstr("--compute-mode=DEFAULT"), HasSubstr("--gpus-shared")));
+  EXPECT_THAT(text_of(1), HasSubstr("nvidia-smi"));
 }
 
 std::string refusal(int ten_times, bool in_bf16) {

@@ -1,6 +1,8 @@
 // The daemon for GPUs that ranks share. A script takes the place of NVIDIA's nvidia-cuda-mps-control.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,17 +10,21 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
+#include "base/machine/mps.h"
 #include "child_program.h"
 #include "harness/folders.h"
 #include "launch/gpus/shared_gpus.h"
+#include "reigen/base/unique_fd.h"
 
 namespace reigen::launch::shared_gpus_e2e_test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::IsEmpty;
 
 // With -d the script starts a daemon and ends, as NVIDIA's does. Without arguments it reads a request.
 constexpr const char* kScript = R"(#!/bin/sh
@@ -50,6 +56,10 @@ class SharedGpusTest : public ::testing::Test {
   }
   ~SharedGpusTest() override { std::filesystem::remove_all(folder_); }
 
+  void SetUp() override {
+    if (base::mps_daemon_listens("/tmp/nvidia-mps")) GTEST_SKIP() << "this machine has a daemon of MPS";
+  }
+  const std::string& folder() const { return folder_; }
   std::string program() const { return folder_ + "/nvidia-cuda-mps-control"; }
   std::vector<std::string> environment(const std::string& gpus, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"PATH=" + folder_ + ":" + std::getenv("PATH"), "CUDA_VISIBLE_DEVICES=" + gpus,
@@ -86,10 +96,18 @@ TEST_F(SharedGpusTest, ADaemonLivesAsLongAsTheJob) {
     EXPECT_TRUE(disappears(daemon));
     EXPECT_FALSE(std::filesystem::exists(folder_in(ran.out))) << ran.out;
   }
-  // The daemon sees all GPUs. It was asked to end.
+  // The daemon was asked to end.
   std::ifstream calls(program().substr(0, program().rfind('/')) + "/calls");
   const std::string text((std::istreambuf_iterator<char>(calls)), std::istreambuf_iterator<char>());
-  EXPECT_EQ(text, program() + " -d \n" + program() + "  \n" + program() + " -d \n" + program() + "  \n");
+  EXPECT_EQ(text, program() + " -d 3\n" + program() + "  3\n" + program() + " -d 3\n" + program() + "  3\n");
+}
+
+// The daemon sees the GPUs of the variable, and counts them from 0. The ranks name them by the daemon's numbers.
+TEST_F(SharedGpusTest, TheRanksCountTheGpusOfTheDaemon) {
+  for (const auto& [listed, seen] : {std::pair{"3,5", "0,1"}, {"GPU-8a,GPU-8b", "GPU-8a,GPU-8b"}, {"4,-1,2", "0"}}) {
+    const Ran ran = ranks({"-n", "3"}, listed, {}, "echo $CUDA_VISIBLE_DEVICES");
+    EXPECT_EQ(ran.out, std::string(seen) + "\n" + seen + "\n" + seen + "\n") << listed << ran.err;
+  }
 }
 
 TEST_F(SharedGpusTest, ThereIsNoneWhereItIsNotWanted) {
@@ -107,10 +125,34 @@ TEST_F(SharedGpusTest, ThereIsNoneWhereItIsNotWanted) {
   }
 }
 
+// A socket that listens, as that of a daemon.
+class Listener {
+ public:
+  explicit Listener(const std::string& path) : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(socket_.get(), 8), 0);
+  }
+
+ private:
+  UniqueFd socket_;
+};
+
 TEST_F(SharedGpusTest, ADaemonOfTheUserIsUsed) {
-  const Ran ran = ranks({"-n", "2", "--gpus-shared"}, "0", {"CUDA_MPS_PIPE_DIRECTORY=/own"});
-  EXPECT_EQ(ran.code, 0);
-  EXPECT_EQ(ran.out, "at /own pid\nat /own pid\n");
+  const std::string told = "CUDA_MPS_PIPE_DIRECTORY=" + folder();
+  std::optional<Listener> daemon(folder() + "/control");
+  for (const char* option : {"--gpus-shared", "--no-mps", "--grace=30"}) {
+    const Ran ran = ranks({"-n", "2", option}, "0", {told});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(ran.out, "at " + folder() + " pid\nat " + folder() + " pid\n");
+  }
+  daemon.reset();  // the file of the socket remains
+  EXPECT_EQ(ranks({"-n", "2"}, "0", {told}).code, 0);
+  const Ran refused = ranks({"-n", "2", "--gpus-shared"}, "0", {told});
+  EXPECT_EQ(refused.code, 69);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("nobody listens"), HasSubstr(told)));
 }
 
 TEST_F(SharedGpusTest, WhatIsMissingIsSaid) {
@@ -121,7 +163,7 @@ TEST_F(SharedGpusTest, WhatIsMissingIsSaid) {
   ran = ranks({"-n", "2", "--gpus-shared"}, "0");
   std::filesystem::rename(program() + "-not", program());
   EXPECT_EQ(ran.code, 69);
-  EXPECT_THAT(ran.err, AllOf(HasSubstr("there is no nvidia-cuda-mps-control in PATH"), HasSubstr("nvidia-cuda-mps")));
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("no nvidia-cuda-mps-control in PATH"), HasSubstr("Debian: nvidia-cuda-mps")));
   ran = ranks({"-n", "2", "--gpus-shared"}, "0", {"FAKE_MPS_FAILS=1"});
   EXPECT_EQ(ran.code, 69);
   EXPECT_THAT(ran.err, HasSubstr("no permission for this GPU"));
@@ -157,7 +199,8 @@ TEST_F(SharedGpusTest, ADaemonEndsWhenTheLauncherIsKilled) {
     ::kill(job.pid(), signal);
     job.wait();
     EXPECT_TRUE(disappears(daemon)) << signal;
-    std::filesystem::remove_all(folder_in(job.out()));  // a killed launcher leaves it
+    EXPECT_EQ(std::filesystem::exists(folder_in(job.out())), signal == SIGKILL);
+    std::filesystem::remove_all(folder_in(job.out()));
   }
 }
 
@@ -165,14 +208,15 @@ TEST(VisibleGpus, AreThoseOfTheVariableOrOfTheDriver) {
   const auto folder = std::filesystem::temp_directory_path() / ("gpus-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder / "0000:01:00.0");
   std::filesystem::create_directories(folder / "0000:02:00.0");
-  ::unsetenv("CUDA_VISIBLE_DEVICES");
-  EXPECT_EQ(visible_gpus(folder), 2);
-  EXPECT_EQ(visible_gpus(folder / "none"), 0);
-  for (const auto& [value, count] : {std::pair{"", 0}, {"-1", 0}, {"0", 1}, {"2,0,1", 3}, {"GPU-8a,GPU-8b", 2}}) {
-    ::setenv("CUDA_VISIBLE_DEVICES", value, 1);
-    EXPECT_EQ(visible_gpus(folder), count) << value;
-  }
-  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_THAT(visible_gpus({}, folder), ElementsAre("0", "1"));
+  EXPECT_THAT(visible_gpus({}, folder / "none"), IsEmpty());
+  const auto listed = [](const char* value) { return visible_gpus({{"CUDA_VISIBLE_DEVICES", value}}); };
+  EXPECT_THAT(listed(""), IsEmpty());
+  EXPECT_THAT(listed("-1"), IsEmpty());
+  EXPECT_THAT(listed("NoDevFiles"), IsEmpty());
+  EXPECT_THAT(listed("2,0,1"), ElementsAre("2", "0", "1"));
+  EXPECT_THAT(listed("0,-1,1"), ElementsAre("0"));
+  EXPECT_THAT(listed("GPU-8a,MIG-8b"), ElementsAre("GPU-8a", "MIG-8b"));
   std::filesystem::remove_all(folder);
 }
 

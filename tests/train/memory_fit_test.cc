@@ -8,6 +8,7 @@
 #include "train/model/parallel_options.h"
 #include "train/optimizer/optimization.h"
 #include "train/run/agree.h"
+#include "train/run/failure.h"
 #include "train/small_run.h"
 
 namespace reigen::train {
@@ -108,6 +109,12 @@ TEST(MemoryFit, AnErrorOfAGpuNamesWhatFitted) {
   EXPECT_THAT(to_error(what, {}).what(), HasSubstr("fix: --train.micro_batch 1 --train.activation_checkpoint 1, with"));
   what.fitting = Fitting{.micro_batch = 8, .recomputes = true};
   EXPECT_THAT(to_error(what, {}).what(), HasSubstr("fix: --train.activation_checkpoint 1, with"));
+  what.allocator = {.reserved = 40 * kMiB, .fragmented = 3 * kMiB};
+  EXPECT_THAT(to_error(what, {}).what(), Not(HasSubstr("expandable_segments")));
+  what.allocator->fragmented = 4 * kMiB;
+  EXPECT_THAT(to_error(what, {}).what(),
+              AllOf(HasSubstr("4 MiB of the 40 MiB that LibTorch keeps are pieces between tensors"),
+                    HasSubstr("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")));
 }
 
 TEST(MemoryFit, StatesOnADiskTakeNoMemory) {
@@ -184,6 +191,18 @@ TEST_F(OutOfMemoryRun, TriesFewerSamplesAndThenActivationsThatAreComputedAgain) 
   for (const bool has_units : {false, true}) {
     EXPECT_THAT(failure_of(100, has_units), AllOf(HasSubstr("no memory in call 1;"), Not(HasSubstr("with which")),
                                                   HasSubstr("or a smaller model")));
+  }
+}
+
+// LibTorch throws such an error in the first call after a kernel failed.
+TEST(Failure, AKernelThatFailsIsNoBugOfReigen) {
+  try {
+    TORCH_CHECK(false, "CUDA error: an illegal memory access was encountered");
+  } catch (...) {
+    const Failure failure = failure_of(std::current_exception());
+    EXPECT_EQ(failure.exit_code, static_cast<int>(ExitCode::kBug));
+    EXPECT_THAT(failure.text, AllOf(HasSubstr("an illegal memory access"), HasSubstr("CUDA_LAUNCH_BLOCKING=1"),
+                                    HasSubstr("compute-sanitizer"), Not(HasSubstr("please report"))));
   }
 }
 

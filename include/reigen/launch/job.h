@@ -16,9 +16,9 @@ inline constexpr std::chrono::minutes kGraceToSave{10};
 // Whether the launcher runs a daemon of NVIDIA's Multi-Process Service (MPS) for ranks that share GPUs. It makes calls
 // between processes on one GPU much faster; a fault of one rank on the GPU then ends the others on it.
 enum class ShareGpus {
+  kOff,
   kAuto,  // if more ranks start here than GPUs are visible, and the program nvidia-cuda-mps-control is in PATH
-  kOn,    // always. Throws BackendError (exit code 69) if this is not possible
-  kOff
+  kOn     // always. Throws BackendError (exit code 69) if this is not possible
 };
 
 struct JobOptions {
@@ -35,7 +35,7 @@ struct JobOptions {
   std::chrono::milliseconds grace = std::chrono::seconds(30);  // time from a signal to the launcher until SIGKILL
   // The time from the failure of a rank until the other ranks get SIGKILL.
   std::chrono::milliseconds failure_grace = std::chrono::milliseconds(1000);
-  ShareGpus share_gpus = ShareGpus::kAuto;
+  ShareGpus share_gpus = ShareGpus::kOff;
   std::vector<std::pair<std::string, std::string>> environment = {};  // extra variables of every rank
 };
 
@@ -74,8 +74,8 @@ struct JobResult {
 // exit code. SIGTSTP (Ctrl-Z) pauses the job and SIGCONT continues it; time during which this process itself was
 // stopped does not count towards `grace`.
 //
-// A daemon for ranks that share GPUs ends with the job. There is none of the job's own if the ranks already have one:
-// if CUDA_MPS_PIPE_DIRECTORY is set, or a daemon is in CUDA's standard place.
+// A daemon for ranks that share GPUs ends with the job. There is none of the job's own if a daemon listens already
+// where the ranks look for one: in the folder CUDA_MPS_PIPE_DIRECTORY, or in CUDA's standard place.
 //
 // No process outlives the job: at the end of the job all processes that ranks started are killed. If this process is
 // killed with SIGKILL, a small guardian process kills the ranks and the processes that they started.

@@ -29,7 +29,8 @@ void check_places(const std::vector<std::string>& places) {
       throw BackendError(Report{.what = fmt::format("ranks {} and {} use the same GPU", p, q),
                                 .got = places[p],
                                 .expected = "a GPU for each rank",
-                                .fix = "NCCL takes one rank a GPU: start fewer ranks, or name each rank's "
+                                .fix = "NCCL takes one rank a GPU: let ranks of one machine share a GPU by "
+                                       "device_backend cuda_ipc, start fewer ranks, or name each rank's GPU "
                                        "(GroupOptions::device)"});
     }
   }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,13 +12,13 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/machine/mps.h"
 #include "base/text.h"
 #include "launch/ranks/process.h"
 #include "launch/ranks/program.h"
@@ -32,15 +33,14 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr const char* kMpsControl = "nvidia-cuda-mps-control";
-constexpr const char* kPipes = "CUDA_MPS_PIPE_DIRECTORY";
-constexpr const char* kLogs = "CUDA_MPS_LOG_DIRECTORY";
-constexpr const char* kStandardSocket = "/tmp/nvidia-mps/control";  // of a daemon that was started without kPipes
+constexpr const char* kMpsLogs = "CUDA_MPS_LOG_DIRECTORY";
+constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
+constexpr int kMpsClientsOfAGpu = 48;
 constexpr seconds kMpsStartLimit{10};
 constexpr seconds kMpsQuitLimit{3};
-constexpr seconds kMpsEndLimit{3};
+constexpr seconds kMpsKillLimit{1};
+constexpr seconds kMpsEndLimit{1};
 constexpr useconds_t kMpsPause = 2000;
-
-bool other_daemon_is_there() { return std::getenv(kPipes) != nullptr || ::access(kStandardSocket, F_OK) == 0; }
 
 std::optional<std::string> find_control() {
   try {
@@ -50,18 +50,8 @@ std::optional<std::string> find_control() {
   }
 }
 
-// The environment of this process, with `variables` in place of those of the same name. The daemon sees all GPUs,
-// because its numbers of GPUs would be those of its clients, which have CUDA_VISIBLE_DEVICES too.
-std::vector<std::string> environment_with(const std::vector<std::string>& variables) {
-  std::vector<std::string> all = variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text(*entry);
-    const std::string name = text.substr(0, text.find('=') + 1);
-    const bool is_replaced =
-        std::any_of(variables.begin(), variables.end(), [&](const auto& one) { return one.starts_with(name); });
-    if (!is_replaced && name != "CUDA_VISIBLE_DEVICES=") all.push_back(text);
-  }
-  return all;
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
 std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
@@ -72,7 +62,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
 }
 
 // Runs a program, which reads `input` and writes its output to the file `log`. Returns its exit code, or 128 + the
-// signal that ended it. A program that runs longer than `limit` is killed.
+// signal that ended it. A program that runs longer than `limit` is killed. Throws IoError if it cannot be run.
 int run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                 const std::string& input, const std::string& log, seconds limit) {
   std::array<int, 2> pipe{};
@@ -97,17 +87,20 @@ int run_program(const std::vector<std::string>& command, const std::vector<std::
       ::posix_spawn(&pid, command.front().c_str(), &actions, &attributes, arguments.data(), variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0)
-    throw IoError(Report{.what = fmt::format("cannot run {}: {}", command.front(), base::errno_text(failed))});
+  if (failed != 0) throw IoError(fmt::format("cannot run {}: {}", command.front(), base::errno_text(failed)));
   // The words are few, so the pipe takes them. A program that has ended already does not matter.
   [[maybe_unused]] const auto written = ::write(writer.get(), input.data(), input.size());
   writer.reset();
   const auto until = steady_clock::now() + limit;
   int status = 0;
-  while (::waitpid(pid, &status, WNOHANG) == 0) {
+  pid_t ended = 0;
+  while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0) {
     if (steady_clock::now() >= until) ::kill(pid, SIGKILL);
+    // A program that hangs in the driver does not end.
+    if (steady_clock::now() >= until + kMpsKillLimit) return 128 + SIGKILL;
     ::usleep(kMpsPause);
   }
+  if (ended < 0) throw IoError(fmt::format("cannot wait for {}: {}", command.front(), base::errno_text(errno)));
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -122,85 +115,114 @@ std::string first_lines_of(const std::string& file) {
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& got, const std::string& fix) {
-  throw BackendError(Report{.what = "--gpus-shared: " + what,
+  throw BackendError(Report{.what = "no daemon for GPUs that ranks share (MPS): " + what,
                             .got = got,
-                            .expected = "NVIDIA's daemon for GPUs that processes share (MPS)",
+                            .expected = fmt::format("a GPU, and {}", kMpsControl),
                             .fix = fix});
+}
+
+// The daemon's numbers of GPUs are those that its clients use. So if it sees only GPUs 3 and 5, they are 0 and 1 for
+// the ranks. GPUs that are named by their identities keep them.
+std::string gpus_of_ranks(const std::vector<std::string>& gpus) {
+  std::vector<std::string> names = gpus;
+  if (std::all_of(gpus.begin(), gpus.end(), is_number)) {
+    for (std::size_t i = 0; i < names.size(); ++i) names[i] = std::to_string(i);
+  }
+  return fmt::format("{}", fmt::join(names, ","));
 }
 
 }  // namespace
 
-int visible_gpus(const std::string& driver_folder) {
-  if (const char* listed = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    const std::string text(listed);
-    if (text.empty() || text.starts_with("-1")) return 0;
-    return static_cast<int>(std::count(text.begin(), text.end(), ',')) + 1;
+std::vector<std::string> visible_gpus(const Variables& of_ranks, const std::string& driver_folder) {
+  std::vector<std::string> gpus;
+  if (const auto listed = of_ranks.find(kVisible); listed != of_ranks.end()) {
+    for (const std::string& one : base::split(listed->second, ',')) {
+      if (!is_number(one) && !one.starts_with("GPU-") && !one.starts_with("MIG-")) break;
+      gpus.push_back(one);
+    }
+    return gpus;
   }
   std::error_code error;
-  const std::filesystem::directory_iterator folder(driver_folder, error);
-  return error ? 0 : static_cast<int>(std::distance(begin(folder), end(folder)));
+  for (std::filesystem::directory_iterator entry(driver_folder, error), end; !error && entry != end;
+       entry.increment(error))
+    gpus.push_back(std::to_string(gpus.size()));
+  return gpus;
 }
 
-SharedGpus::SharedGpus(ShareGpus share, int ranks, std::string identity) : identity_(std::move(identity)) {
-  if (share == ShareGpus::kOff || other_daemon_is_there()) return;
-  const int gpus = visible_gpus();
+SharedGpus::SharedGpus(ShareGpus share, int ranks, const Variables& of_ranks, std::string identity)
+    : identity_(std::move(identity)) {
+  if (share == ShareGpus::kOff) return;
+  const auto told = of_ranks.find(base::kMpsPipes);
+  const bool is_told = told != of_ranks.end() && !told->second.empty();
+  if (base::mps_daemon_listens(is_told ? told->second : base::mps_folder())) return;
+  const std::vector<std::string> gpus = visible_gpus(of_ranks);
+  const auto count = static_cast<int>(gpus.size());
   const auto program = find_control();
-  if (share == ShareGpus::kAuto && (gpus == 0 || ranks <= gpus || !program)) return;
-  if (gpus == 0) refuse("no GPU is visible", "no GPU of NVIDIA's driver", "leave it out; `reigen devices` says more");
+  const bool helps = ranks > count && count > 0 && ranks <= kMpsClientsOfAGpu * count;
+  if (share == ShareGpus::kAuto && (is_told || !helps || !program)) return;
+  if (is_told) {
+    refuse("nobody listens where the ranks look for one", fmt::format("{}={}", base::kMpsPipes, told->second),
+           fmt::format("unset {}, or start a daemon there", base::kMpsPipes));
+  }
+  if (gpus.empty()) refuse("no GPU is visible", "0 GPUs", "leave --gpus-shared out; `reigen devices` says more");
   if (!program) {
-    refuse(fmt::format("there is no {} in PATH", kMpsControl), "no such program",
-           "install it (Debian: nvidia-cuda-mps; else it comes with the driver), or leave the option out");
+    refuse("the program is missing", fmt::format("no {} in PATH", kMpsControl),
+           "install it (Debian: nvidia-cuda-mps; else it comes with the driver), or leave --gpus-shared out");
   }
   try {
-    start(*program);
-    base::log_info("{} ranks share {}: they use an MPS daemon of this job (--no-mps: none)", ranks,
-                   base::counted(gpus, "GPU"));
+    start(*program, of_ranks, gpus);
+    base::log_info("{} ranks share {}: they use an MPS daemon of this job", ranks, base::counted(count, "GPU"));
   } catch (const Error& error) {
+    end();
     if (share == ShareGpus::kOn) throw;
     base::log_warning("the ranks share GPUs without MPS, which is slower: {}", error.what());
   }
 }
 
-void SharedGpus::start(const std::string& program) {
+void SharedGpus::start(const std::string& program, const Variables& of_ranks, const std::vector<std::string>& gpus) {
   // In /tmp, because the path of a socket has at most 107 characters.
   std::string folder = "/tmp/reigen-mps-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr)
-    throw IoError(Report{.what = fmt::format("cannot make the folder {}: {}", folder, base::errno_text(errno))});
+    refuse("cannot make its folder", fmt::format("{}: {}", folder, base::errno_text(errno)), "make room in /tmp");
   folder_ = folder;
   program_ = program;
+  Variables own = of_ranks;
+  own[base::kMpsPipes] = folder_;
+  own.try_emplace(kMpsLogs, folder_);
+  own[identity_.substr(0, identity_.find('='))] = identity_.substr(identity_.find('=') + 1);
+  for (const auto& [name, value] : own) environment_.push_back(fmt::format("{}={}", name, value));
   const std::string log = folder_ + "/start.log";
-  std::vector<std::string> own = {identity_};
-  for (const auto& [name, value] : variables()) own.push_back(fmt::format("{}={}", name, value));
-  const int code = run_program({program_, "-d"}, environment_with(own), "", log, kMpsStartLimit);
-  if (code == 0) return;
-  const std::string said = first_lines_of(log);
-  end();
-  refuse(fmt::format("{} -d ended with {}", kMpsControl, code), said, "--no-mps starts the ranks without it");
+  int code = 0;
+  try {
+    code = run_program({program_, "-d"}, environment_, "", log, kMpsStartLimit);
+  } catch (const IoError& error) {
+    refuse("it cannot be started", error.what(), "run `nvidia-cuda-mps-control -d` by hand to see why");
+  }
+  if (code != 0) {
+    refuse(fmt::format("{} -d ended with {}", kMpsControl, code), first_lines_of(log),
+           "run `nvidia-cuda-mps-control -d` by hand to see why");
+  }
+  variables_ = {{base::kMpsPipes, folder_}, {kMpsLogs, own.at(kMpsLogs)}};
+  if (of_ranks.contains(kVisible)) variables_[kVisible] = gpus_of_ranks(gpus);
 }
 
 SharedGpus::~SharedGpus() { end(); }
 
-std::vector<std::pair<std::string, std::string>> SharedGpus::variables() const {
-  if (folder_.empty()) return {};
-  return {{kPipes, folder_}, {kLogs, folder_}};
-}
-
 void SharedGpus::end() {
   if (folder_.empty()) return;
-  std::vector<std::string> own;
-  for (const auto& [name, value] : variables()) own.push_back(fmt::format("{}={}", name, value));
   try {
-    run_program({program_}, environment_with(own), "quit\n", folder_ + "/quit.log", kMpsQuitLimit);
-  } catch (const Error&) {
-    // What is left is killed below.
+    run_program({program_}, environment_, "quit\n", folder_ + "/quit.log", kMpsQuitLimit);
+  } catch (const IoError&) {
+    // The daemon is killed below.
   }
-  auto until = steady_clock::now() + kMpsEndLimit / 2;
+  auto until = steady_clock::now() + kMpsEndLimit;
   while (!carriers_of(identity_).empty() && steady_clock::now() < until) ::usleep(kMpsPause);
-  until = steady_clock::now() + kMpsEndLimit / 2;
+  until = steady_clock::now() + kMpsEndLimit;
   while (kill_carriers(identity_) && steady_clock::now() < until) ::usleep(kMpsPause);
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
   folder_.clear();
+  variables_.clear();
 }
 
 }  // namespace reigen::launch

@@ -3,6 +3,8 @@
 // Source: NVIDIA, Multi-Process Service, https://docs.nvidia.com/deploy/mps
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,41 +13,46 @@
 
 namespace reigen::launch {
 
-// The number of GPUs that CUDA_VISIBLE_DEVICES lists. If the variable is not set, the number of GPUs that the driver
-// has in `driver_folder`.
-int visible_gpus(const std::string& driver_folder = "/proc/driver/nvidia/gpus");
+using Variables = std::map<std::string, std::string>;
+
+// The GPUs that CUDA_VISIBLE_DEVICES of the ranks lists; CUDA ends the list at the first entry that names no GPU. If
+// there is no such variable, the numbers of the GPUs that the driver has in `driver_folder`.
+std::vector<std::string> visible_gpus(const Variables& of_ranks,
+                                      const std::string& driver_folder = "/proc/driver/nvidia/gpus");
 
 // While it lives, the job's daemon runs, if `share` asks for one:
-//   kOff    there is none
-//   kAuto   there is one if more ranks than visible GPUs are started here, the daemon's program is in PATH, and no
-//   other
-//           daemon is there. If it cannot be started, a warning is printed
-//   kOn     there is one. Throws BackendError (exit code 69) if no GPU is visible, the program is missing or the daemon
-//           cannot be started
-// Where CUDA_MPS_PIPE_DIRECTORY is set or CUDA's standard place for daemons has one, the ranks use this daemon.
+//   kOff    There is none.
+//   kAuto   There is one if more ranks than visible GPUs are started here, at most 48 for each GPU (MPS serves no
+//   more),
+//           and the daemon's program is in PATH. If it cannot be started, a warning is printed.
+//   kOn     There is one. Throws BackendError (exit code 69) if no GPU is visible, the program is missing or the daemon
+//           cannot be started.
+// If the ranks have a daemon already (base/machine/mps.h), they use it.
 //
 // The daemon has a folder of its own for its sockets, so only processes with variables() use it. It has the job's
-// identity in its environment, so the job's guardian kills it if the launcher dies. Make this object before any thread
-// is started, and before the launcher adopts orphans: the daemon has no parent here.
+// identity in its environment, so the job's guardian kills it if the launcher dies; the folder then remains. Make this
+// object before the launcher adopts orphans, because the daemon leaves its parent.
 class SharedGpus {
  public:
-  // `identity`: the text NAME=value that is in the environment of all processes of the job.
-  SharedGpus(ShareGpus share, int ranks, std::string identity);
+  // `of_ranks`: the environment of the ranks. `identity`: the text NAME=value that all processes of the job have in it.
+  SharedGpus(ShareGpus share, int ranks, const Variables& of_ranks, std::string identity);
   ~SharedGpus();
   SharedGpus(const SharedGpus&) = delete;  // owns processes and a folder
   SharedGpus& operator=(const SharedGpus&) = delete;
 
-  // The variables by which a rank finds the daemon; empty if there is none.
-  std::vector<std::pair<std::string, std::string>> variables() const;
-  // Ends the daemon within 6 s, after the ranks have ended.
+  // The variables that the ranks need to find the daemon and their GPUs; empty if there is no daemon.
+  const Variables& variables() const { return variables_; }
+  // Ends the daemon within 7 s, after the ranks have ended.
   void end();
 
  private:
-  void start(const std::string& program);
+  void start(const std::string& program, const Variables& of_ranks, const std::vector<std::string>& gpus);
 
   std::string identity_;
   std::string program_;
   std::string folder_;  // empty if there is no daemon
+  Variables variables_;
+  std::vector<std::string> environment_;  // of the daemon
 };
 
 }  // namespace reigen::launch

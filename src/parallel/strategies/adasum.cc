@@ -63,19 +63,28 @@ void combine(const Number* a, const Number* b, Number* out, std::int64_t count) 
   for (std::int64_t i = 0; i < count; ++i) out[i] = of_a * a[i] + of_b * b[i];
 }
 
+// The sums of the rows of x·y, as products_of() adds them. Products are made for a slice of the rows at a time, because
+// they take more memory than x and y.
+at::Tensor sums_of_rows(const at::Tensor& x, const at::Tensor& y) {
+  constexpr std::int64_t kSlice = 4096 * kRow;
+  const std::int64_t count = x.numel();
+  at::Tensor sums = at::empty({rows_of(count)}, x.options().dtype(at::kDouble));
+  const auto product = [&](std::int64_t begin, std::int64_t size) {
+    return x.narrow(0, begin, size).to(at::kDouble).mul(y.narrow(0, begin, size));
+  };
+  const std::int64_t whole = count / kRow * kRow;
+  for (std::int64_t begin = 0; begin < whole; begin += kSlice) {
+    const std::int64_t size = std::min(kSlice, whole - begin);
+    sums.narrow(0, begin / kRow, size / kRow).copy_(fold(product(begin, size).view({-1, kRow})));
+  }
+  if (whole < count) sums.select(0, whole / kRow).copy_(fold(product(whole, count - whole)));
+  return sums;
+}
+
 // The same for tensors on a GPU, with the same bits.
 void combine_on_gpu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out) {
-  const std::int64_t count = a.numel();
-  if (count == 0) return;
-  const at::Tensor x = a.to(at::kDouble);
-  const at::Tensor y = b.to(at::kDouble);
-  const at::Tensor products = at::stack({x.mul(y), x.mul(x), y.mul(y)});
-  const at::Tensor of_rows = at::empty({3, rows_of(count)}, products.options());
-  const std::int64_t whole = count / kRow;
-  const std::int64_t rest = count % kRow;
-  if (whole > 0) of_rows.narrow(1, 0, whole).copy_(fold(products.narrow(1, 0, whole * kRow).view({3, whole, kRow})));
-  if (rest > 0) of_rows.select(1, whole).copy_(fold(products.narrow(1, whole * kRow, rest)));
-  const at::Tensor sums = fold(of_rows);
+  if (a.numel() == 0) return;
+  const at::Tensor sums = fold(at::stack({sums_of_rows(a, b), sums_of_rows(a, a), sums_of_rows(b, b)}));
   const auto factor = [&](const at::Tensor& square) {
     return at::where(square.eq(0), at::ones_like(square), 1 - sums[0] / (2 * square)).to(out.scalar_type());
   };

@@ -27,12 +27,15 @@ constexpr auto kMagnitudeBytes = static_cast<std::int64_t>(sizeof(float));
 std::int64_t bytes_of_signs(std::int64_t count) { return (count + 7) / 8; }
 std::int64_t bytes_of_magnitudes(std::int64_t count) { return (count + kSharing - 1) / kSharing * kMagnitudeBytes; }
 
+// A mean is a product with 1/count on every device, because LibTorch computes a division by a number so on GPUs.
+double inverse(std::int64_t count) { return 1.0 / static_cast<double>(count); }
+
 template <class Number>
 float mean_magnitude(const Number* values, std::int64_t count) {
   std::array<double, kSharing> magnitudes = {};  // as many in the last block too, so that the order is the same
   for (std::int64_t i = 0; i < count; ++i)
     magnitudes[static_cast<std::size_t>(i)] = std::abs(static_cast<double>(values[i]));
-  return static_cast<float>(fold(magnitudes.data(), kSharing) * (1.0 / static_cast<double>(count)));
+  return static_cast<float>(fold(magnitudes.data(), kSharing) * inverse(count));
 }
 
 // Writes the elements' signs. Subtracts from each element of `kept` the magnitude, with the sign of the element.
@@ -93,9 +96,8 @@ void take_message_on_gpu(const at::Tensor& kept, const at::Tensor& message) {
   padded.narrow(0, 0, count).copy_(kept);
   padded = padded.view({blocks, kSharing});
   const at::Tensor sums = fold(padded.abs().to(at::kDouble));
-  // LibTorch divides by a number in this way on a GPU, and in another way on the CPU.
-  sums.narrow(0, 0, blocks - 1).mul_(1.0 / static_cast<double>(kSharing));
-  sums.narrow(0, blocks - 1, 1).mul_(1.0 / static_cast<double>(count - (blocks - 1) * kSharing));
+  sums.narrow(0, 0, blocks - 1).mul_(inverse(kSharing));
+  sums.narrow(0, blocks - 1, 1).mul_(inverse(count - (blocks - 1) * kSharing));
   const at::Tensor magnitudes = at::empty({blocks}, sums.options().dtype(at::kFloat)).copy_(sums);
   message.narrow(0, 0, bytes_of_magnitudes(count)).copy_(magnitudes.view(at::kByte));
   const at::Tensor negative = padded < 0;
@@ -167,7 +169,7 @@ class OneBit : public GradientStrategy {
       for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
         read_message(sum, part.all.narrow(0, rank * part.mine.numel() + at, size_of(gradient)));
       }
-      at::Tensor(gradient).view({-1}).copy_(sum.mul_(1.0 / static_cast<double>(world_.size())));
+      at::Tensor(gradient).view({-1}).copy_(sum.mul_(inverse(world_.size())));
       at += size_of(gradient);
     }
   }

@@ -1,5 +1,5 @@
-// Sums of values in an order of additions that a CPU and a GPU can both keep at full speed, so that both get the same
-// bits: the second half of the values is added to the first half until one value is left.
+// Sums of values in an order of additions that a CPU and a GPU can both keep without waiting for each addition, so that
+// both get the same bits: the second half of the values is added to the first half until one value is left.
 // Thread rule: the functions keep no state.
 #pragma once
 

@@ -113,16 +113,29 @@ std::string ways_to_try(const OutOfMemory& what, const Config& config, std::int6
   return fmt::format("{}", fmt::join(ways, ", or "));
 }
 
+bool has_many_pieces(const OutOfMemory& what) {
+  constexpr std::int64_t kPart = 10;  // a tenth
+  return what.allocator && what.allocator->fragmented * kPart >= what.allocator->reserved &&
+         what.allocator->fragmented > 0;
+}
+
 }  // namespace
 
 Error to_error(const OutOfMemory& what, const Config& config) {
   const std::int64_t samples = at_once(what.samples, config);
+  std::string pieces;
+  std::string fix = what.fitting ? option_that_fits(*what.fitting, samples) : ways_to_try(what, config, samples);
+  if (has_many_pieces(what)) {
+    pieces = fmt::format("; {} of the {} that LibTorch keeps are pieces between tensors",
+                         in_bytes(what.allocator->fragmented), in_bytes(what.allocator->reserved));
+    fix += "; the environment variable PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True avoids the pieces";
+  }
   return {ExitCode::kOsResource,
           Report{.what = fmt::format("out of memory of the GPU in step {}", what.step),
-                 .got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}", what.text, samples,
-                                    in_bytes(what.held.parameters), in_bytes(what.held.gradients),
-                                    in_bytes(what.held.optimizer)),
-                 .fix = what.fitting ? option_that_fits(*what.fitting, samples) : ways_to_try(what, config, samples)}};
+                 .got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}{}", what.text,
+                                    samples, in_bytes(what.held.parameters), in_bytes(what.held.gradients),
+                                    in_bytes(what.held.optimizer), pieces),
+                 .fix = fix}};
 }
 
 Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch, bool computed) {
@@ -130,7 +143,8 @@ Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, cons
                    .step = run.done + 1,
                    .samples = batch.count,
                    .has_micro_batches = run.manual == nullptr,
-                   .held = model.memory_of_layout()};
+                   .held = model.memory_of_layout(),
+                   .allocator = tensor::device_memory(run.device)};
   try {
     if (!computed && !batch.parts.empty()) what.fitting = find_fitting(run, model, batch.parts.front());
   } catch (const std::exception& error) {

@@ -9,6 +9,7 @@
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
 #include "reigen/train/config.h"
+#include "tensor/device_memory/device_memory.h"
 #include "train/model/memory_use.h"
 #include "train/model/trained_model.h"
 #include "train/run/run.h"
@@ -25,14 +26,16 @@ struct Fitting {
 struct OutOfMemory {
   std::string text = {};  // LibTorch's message
   std::int64_t step = 0;
-  std::int64_t samples = 0;       // of this rank in a step
-  bool has_micro_batches = true;  // false: the task is a ManualTask
-  MemoryUse held = {};            // what the run holds between steps, by the layout
+  std::int64_t samples = 0;                            // of this rank in a step
+  bool has_micro_batches = true;                       // false: the task is a ManualTask
+  MemoryUse held = {};                                 // what the run holds between steps, by the layout
+  std::optional<tensor::DeviceMemory> allocator = {};  // what LibTorch's allocator had after the failure
   std::optional<Fitting> fitting = {};
 };
 
 // The error with exit code 71. It says what the memory was used for, and names options with which a step takes less:
-// first `fitting`, if it is known.
+// first `fitting`, if it is known. If much of the memory is in pieces that no tensor has, it also names the setting of
+// LibTorch's allocator that avoids pieces.
 Error to_error(const OutOfMemory& what, const Config& config);
 
 // The error of a rank whose GPU had no memory left in the step that follows step run.done. `computed`: it had made

@@ -283,11 +283,13 @@ std::string to_text(const std::vector<DdpBenchRow>& rows) {
   return text;
 }
 
-std::string to_json(const std::vector<DdpBenchRow>& rows, const std::string& recipe, int ranks) {
+std::string to_json(const std::vector<DdpBenchRow>& rows, const std::string& recipe, int ranks,
+                    const std::string& device) {
   nlohmann::json list = nlohmann::json::array();
   for (const DdpBenchRow& row : rows) {
     list.push_back({{"recipe", recipe},
                     {"ranks", ranks},
+                    {"device", device},
                     {"bucket_mb", row.bucket_mb},
                     {"buckets", row.buckets},
                     {"forward_ms", row.forward_ms},

@@ -53,6 +53,8 @@ std::vector<DdpBenchRow> measure_ddp(const Recipe& recipe, const Config& config,
                                      const Communicator& world);
 
 std::string to_text(const std::vector<DdpBenchRow>& rows);
-std::string to_json(const std::vector<DdpBenchRow>& rows, const std::string& recipe, int ranks);
+// `device`: train.device of the ranks.
+std::string to_json(const std::vector<DdpBenchRow>& rows, const std::string& recipe, int ranks,
+                    const std::string& device);
 
 }  // namespace reigen::train

@@ -347,12 +347,13 @@ std::string path_of_program() {
 }
 
 // `reigen-train mnist -n 2` without a launcher: this process becomes the launcher.
-int run_launcher(const Program& program, int ranks) {
+int run_launcher(const Program& program, int ranks, bool on_gpu) {
   const Arguments& options = program.options;
   launch::JobOptions job{
       .command = {path_of_program()}, .ranks = ranks, .prefix = "none", .grace = launch::kGraceToSave};
   if (program.built_in) job.command.push_back(program.recipe.name);
   if (program.stage != Stage::kFit) job.command.push_back(word_of(program.stage));
+  if (on_gpu) job.share_gpus = launch::ShareGpus::kAuto;
   for (std::size_t i = 0; i < options.size(); ++i) {
     if (options[i] == "-n")
       ++i;
@@ -472,7 +473,8 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
           .resume = option_variables(recipe) + launcher_prefix(environment) +
                     resume_command(program, ranks, environment.source)};
   if (threads) return run_as_threads(std::move(job), ranks, environment, program.call());
-  if (line.ranks && environment.source == "none" && ranks > 1) return run_launcher(program, ranks);
+  if (line.ranks && environment.source == "none" && ranks > 1)
+    return run_launcher(program, ranks, line.config.train.device != "cpu");
   require_ranks_of_launcher(line.ranks, environment);
   if (line.config.train.device != "cpu") tensor::open_torch_cuda();  // loads the CUDA runtime that the group uses
   Communicator world = init(init_options(line.config, environment));
@@ -499,7 +501,7 @@ int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Confi
     if (!prints) return 0;
     fmt::print("{}", to_text(rows));
     if (json) {
-      const std::string text = to_json(rows, recipe.name, world.size());
+      const std::string text = to_json(rows, recipe.name, world.size(), config.train.device);
       json->write(std::as_bytes(std::span(text)));
       json->commit();
     }
@@ -529,6 +531,7 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
   }
   prepare_environment(line.config.train);
   line.config.train = with_device_chosen(line.config.train);
+  if (line.config.train.device != "cpu") tensor::open_torch_cuda();  // loads the CUDA runtime that the group uses
   const auto bench = [&](const Communicator& world) { bench_rank(options, *recipe, line.config, world); };
   if (line.config.run.ranks == "threads") {
     const int ranks = line.ranks.value_or(1);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/machine/host_name.h"
+#include "device/cuda_runtime.h"
 #include "reigen/base/error.h"
 #include "reigen/train/stop.h"
 
@@ -68,6 +69,8 @@ Failure failure_of(const std::exception_ptr& error) {
                    "train.deterministic: " + first_line_of(torch) +
                        "\n  fix: leave train.deterministic out, or use another operator in the task");
     }
+    if (text.find("CUDA error") != std::string::npos)
+      return plain(ExitCode::kBug, fmt::format("LibTorch: {}\n  fix: {}", first_line_of(torch), device::kFixOfFault));
     return plain(ExitCode::kBug, bug("LibTorch: " + first_line_of(torch)));
   } catch (const std::bad_alloc&) {
     return plain(ExitCode::kOsResource, "out of memory\n  fix: use a smaller train.global_batch or fewer ranks");
