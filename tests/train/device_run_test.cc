@@ -29,14 +29,14 @@ class DeviceRunTest : public TrainerTest {
   }
   // Trains on the CPU and on `gpus`, and expects the same losses and files.
   void expect_same(int ranks, const std::string& name, const char* gpus,
-                   const std::function<void(Config&)>& change = {}) {
+                   const std::function<void(Config&)>& change = {}, const Prepare& prepare = {}) {
     ASSERT_TRUE(kHidden);
     for (const char* device : {"cpu", gpus}) {
       Config run = config(name + device);
       run.train.device = device;
       run.parallel.shard = "none";
       if (change) change(run);
-      fit_on(device, ranks, run);
+      fit_on(device, ranks, run, prepare);
     }
     EXPECT_EQ(losses(name + gpus), losses(name + "cpu")) << name;
     EXPECT_TRUE(model(name + gpus) == model(name + "cpu")) << name;
@@ -96,6 +96,35 @@ TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuWithEveryOption) {
       {"verified", [](Config& c) { c.train.verify = 2; }},
   };
   for (const auto& [name, change] : changes) expect_same(2, name, kOneForAll, change);
+}
+
+// One rank, and four, with what other tests run on two ranks.
+TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuOnOtherNumbersOfRanks) {
+  using Change = std::function<void(Config&)>;
+  const std::vector<std::pair<std::string, Change>> changes = {
+      {"micro", [](Config& c) { c.train.micro_batch = 7; }},
+      {"clip", [](Config& c) { c.train.clip_norm = 0.1; }},
+      {"top_k", [](Config& c) { c.parallel.strategy = parallel::TopKOptions{.share = 0.3}; }},
+      {"diloco", [](Config& c) { c.parallel.strategy = parallel::DilocoOptions{.every = 2}; }},
+      {"gossip", [](Config& c) { c.parallel.strategy.name = "gossip"; }},
+      {"power_sgd", [](Config& c) { c.parallel.strategy = parallel::PowerSgdOptions{.rank = 1, .start_step = 1}; }},
+  };
+  for (const auto& [name, change] : changes) {
+    expect_same(1, name + "1", kOneEach, change);
+    expect_same(4, name + "4", kOneEach, change);
+  }
+}
+
+TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuWithActivationsThatAreComputedAgain) {
+  width_ = 5000;
+  const Prepare units = [](int, SmallTask& task, TrainerOptions&) { task.has_units = true; };
+  for (const auto& [ranks, shard] : {std::pair(1, "none"), {2, "none"}, {4, "parameters"}, {2, "gradients"}}) {
+    const auto change = [shard = shard](Config& c) {
+      c.parallel.shard = shard;
+      c.train.activation_checkpoint = 1;
+    };
+    expect_same(ranks, shard + std::to_string(ranks), kOneEach, change, units);
+  }
 }
 
 // Optimizer states, and the average of the weights, are in pinned memory of the host.
@@ -271,37 +300,64 @@ TEST_F(DeviceRunTest, TrainsTheSameModelWithSumsOfElements) {
 
 // LibTorch computes other operators in 16 bits on a GPU than on a CPU.
 TEST_F(DeviceRunTest, TrainsNearlyTheSameModelIn16Bits) {
-  for (const char* device : {"cpu", "cuda"}) {
-    Config run = config(device);
-    run.train.precision = "bf16";
-    run.parallel.shard = "none";
-    fit_on(device, 2, run);
+  for (const std::string precision : {"bf16", "fp16"}) {
+    for (const char* device : {"cpu", "cuda"}) {
+      Config run = config(precision + device);
+      run.train.precision = precision;
+      if (precision == "fp16") run.train.loss_scale = 1024;
+      run.parallel.shard = "none";
+      fit_on(device, 2, run);
+    }
+    const auto expected = losses(precision + "cpu");
+    const auto got = losses(precision + "cuda");
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 0.02) << precision << i;
+    EXPECT_NE(got, expected);  // it does compute in 16 bits
   }
-  const auto expected = losses("cpu");
-  const auto got = losses("cuda");
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 0.02) << i;
-  EXPECT_NE(got, expected);  // it does compute in 16 bits
 }
 
-class ResumedDeviceRunTest : public DeviceRunTest, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Shards, ResumedDeviceRunTest, ::testing::Values("none", "optimizer", "parameters"));
+// The gradients of the third step overflow with the usual loss scale. The step is left out on all ranks.
+TEST_F(DeviceRunTest, LeavesAStepOutWhoseScaledGradientsOverflow) {
+  for (const char* device : {"cpu", "cuda"}) {
+    Config run = config(device);
+    run.train.precision = "fp16";
+    run.train.max_steps = 4;
+    run.parallel.shard = "none";
+    fit_on(device, 2, run);
+    std::vector<bool> stepped;
+    std::ifstream in(root_ / device / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      const auto json = nlohmann::json::parse(line);
+      if (json.contains("loss")) stepped.push_back(json.contains("grad_norm"));
+    }
+    EXPECT_EQ(stepped, (std::vector<bool>{true, true, false, true})) << device;
+  }
+}
+
+class ResumedDeviceRunTest : public DeviceRunTest, public ::testing::WithParamInterface<std::pair<const char*, int>> {};
+INSTANTIATE_TEST_SUITE_P(Shards, ResumedDeviceRunTest,
+                         ::testing::Values(std::pair("none", 1), std::pair("none", 2), std::pair("optimizer", 2),
+                                           std::pair("gradients", 4), std::pair("parameters", 2)));
 
 TEST_P(ResumedDeviceRunTest, GoesOnOnEitherDevice) {
   width_ = 5000;
+  const auto [shard, ranks] = GetParam();
   for (const char* first : {"cpu", "cuda"}) {
     for (const char* second : {"cpu", "cuda"}) {
       const std::string name = std::string(first) + second;
       Config run = config(name);
-      run.parallel.shard = GetParam();
+      run.parallel.shard = shard;
       run.train.max_steps = 4;
-      fit_on(first, 2, run);
+      fit_on(first, ranks, run);
       run.train.max_steps = 0;
       run.run.resume = "true";
-      fit_on(second, 2, run);
+      fit_on(second, ranks, run);
     }
   }
-  for (const char* other : {"cpucuda", "cudacpu", "cudacuda"}) EXPECT_TRUE(model(other) == model("cpucpu")) << other;
+  for (const char* other : {"cpucuda", "cudacpu", "cudacuda"}) {
+    EXPECT_TRUE(model(other) == model("cpucpu")) << other;
+    EXPECT_EQ(losses(other), losses("cpucpu")) << other;
+  }
 }
 
 // A strategy's state is saved from one device and loaded on the other.
