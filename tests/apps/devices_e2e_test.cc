@@ -30,7 +30,23 @@ TEST(Devices, AnArgumentIsRefused) {
   EXPECT_THAT(word.err, HasSubstr("cuda:1"));
 }
 
+#ifdef HAS_TRAIN
+TEST(Devices, ATrainingWithoutAGpuEndsBeforeItBegins) {
+  const Ran ran =
+      launch::run_training({built("bin/reigen"), "train", "mlp", "--train.device", "cuda"}, {"CUDA_VISIBLE_DEVICES="});
+  EXPECT_EQ(ran.code, 69);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("error: "), HasSubstr("fix: ")));
+}
+#endif
+
 #ifdef STAND_IN
+TEST(Devices, ADeviceThatIsNotVisibleIsRefused) {
+  const Ran ran = launch::run({built("bin/reigen"), "bench", "all_reduce", "-n", "1", "--device", "cuda:9"},
+                              {"LD_LIBRARY_PATH=" + built(STAND_IN)});
+  EXPECT_EQ(ran.code, 78);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("GPU 9 is not visible"), HasSubstr("8 visible GPUs")));
+}
+
 TEST(Devices, EveryGpuIsListed) {
   const Ran ran = devices({}, {"LD_LIBRARY_PATH=" + built(STAND_IN)});
   EXPECT_THAT(ran.out, AllOf(HasSubstr("CUDA runtime  13.0"), HasSubstr("runs CUDA up to 13.1"),

@@ -1,7 +1,14 @@
 // Lets the tests of this program run their ranks on GPUs. LibTorch's device "cuda" and CUDA are the stand-ins of
 // tests/fakes/: an access by the host to a GPU's memory is SIGSEGV.
-#include <chrono>
+#include <fnmatch.h>
+#include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
 #include "fakes/cuda/stand_in.h"
 #include "parallel/oracle.h"
 
@@ -14,6 +21,22 @@ namespace {
   at::set_num_threads(1);  // the stand-in computes on the thread that runs backward
   return on_gpu = true;
 }();
+
+// CTest runs this test with the filter of CMakeLists.txt.
+TEST(OnGpu, EachTermOfTheFilterSelectsACase) {
+  std::vector<std::string> names;
+  const auto& all = *::testing::UnitTest::GetInstance();
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const auto& suite = *all.GetTestSuite(i);
+    for (int k = 0; k < suite.total_test_count(); ++k)
+      names.push_back(std::string(suite.name()) + "." + suite.GetTestInfo(k)->name());
+  }
+  for (const std::string& term : base::split(GTEST_FLAG_GET(filter), ':')) {
+    EXPECT_TRUE(std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return ::fnmatch(term.c_str(), name.c_str(), 0) == 0;
+    })) << term;
+  }
+}
 
 }  // namespace
 }  // namespace reigen::testing_oracle
