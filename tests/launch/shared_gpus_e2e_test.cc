@@ -31,7 +31,8 @@ constexpr const char* kScript = R"(#!/bin/sh
 echo "$0 $* $CUDA_VISIBLE_DEVICES" >> "$(dirname "$0")/calls"
 if [ "$1" = -d ]; then
   if [ -n "$FAKE_MPS_FAILS" ]; then echo "no permission for this GPU"; exit 1; fi
-  (setsid sh -c 'trap "" TERM; echo $$ > "$CUDA_MPS_PIPE_DIRECTORY/pid"; touch "$CUDA_MPS_PIPE_DIRECTORY/control"
+  (setsid sh -c 'trap "" TERM; echo $$ > "$CUDA_MPS_PIPE_DIRECTORY/pid"
+     touch "$CUDA_MPS_PIPE_DIRECTORY/control"
      while [ -n "$FAKE_MPS_STAYS" ] || [ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ]; do sleep 0.02; done' >/dev/null 2>&1 &)
   while [ ! -e "$CUDA_MPS_PIPE_DIRECTORY/control" ]; do sleep 0.01; done
   exit 0
@@ -57,7 +58,7 @@ class SharedGpusTest : public ::testing::Test {
   ~SharedGpusTest() override { std::filesystem::remove_all(folder_); }
 
   void SetUp() override {
-    if (base::mps_daemon_listens("/tmp/nvidia-mps")) GTEST_SKIP() << "this machine has a daemon of MPS";
+    if (base::mps_daemon_listens(base::mps_folder())) GTEST_SKIP() << "this machine has a daemon of MPS";
   }
   const std::string& folder() const { return folder_; }
   std::string program() const { return folder_ + "/nvidia-cuda-mps-control"; }
@@ -79,8 +80,9 @@ class SharedGpusTest : public ::testing::Test {
     return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 5);
   }
   static std::string folder_in(const std::string& text) {
-    const auto at = text.find("/tmp/reigen-mps-");
-    return at == std::string::npos ? "" : text.substr(at, std::string("/tmp/reigen-mps-XXXXXX").size());
+    const std::string begin = (std::filesystem::temp_directory_path() / "reigen-mps-").string();
+    const auto at = text.find(begin);
+    return at == std::string::npos ? "" : text.substr(at, begin.size() + 6);
   }
 
  private:

@@ -5,13 +5,18 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/environment.h"
 #include "reigen/base/unique_fd.h"
 
 namespace reigen::base {
 
-std::string mps_folder() { return get_environment(kMpsPipes).value_or("/tmp/nvidia-mps"); }
+std::string mps_folder() {
+  std::error_code none;
+  return get_environment(kMpsPipes).value_or((std::filesystem::temp_directory_path(none) / "nvidia-mps").string());
+}
 
 bool mps_daemon_listens(const std::string& folder) {
   const std::string path = folder + "/control";

@@ -180,10 +180,11 @@ SharedGpus::SharedGpus(ShareGpus share, int ranks, const Variables& of_ranks, st
 }
 
 void SharedGpus::start(const std::string& program, const Variables& of_ranks, const std::vector<std::string>& gpus) {
-  // In /tmp, because the path of a socket has at most 107 characters.
-  std::string folder = "/tmp/reigen-mps-XXXXXX";
+  std::error_code none;
+  std::string folder = (std::filesystem::temp_directory_path(none) / "reigen-mps-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr)
-    refuse("cannot make its folder", fmt::format("{}: {}", folder, base::errno_text(errno)), "make room in /tmp");
+    refuse("cannot make its folder", fmt::format("{}: {}", folder, base::errno_text(errno)),
+           "make room there, or let TMPDIR name another folder");
   folder_ = folder;
   program_ = program;
   Variables own = of_ranks;

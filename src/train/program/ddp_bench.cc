@@ -6,14 +6,17 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/text.h"
 #include "config/checks.h"
 #include "reigen/base/error.h"
 #include "reigen/data/loader.h"
+#include "reigen/format/atomic_file.h"
 #include "reigen/parallel/data_parallel.h"
 #include "reigen/tensor/compute_threads.h"
 #include "reigen/tensor/gpu_work.h"
@@ -23,6 +26,7 @@
 #include "train/model/device.h"
 #include "train/model/parallel_options.h"
 #include "train/model/precision.h"
+#include "train/run/agree.h"
 #include "train/run/step_times.h"
 
 namespace reigen::train {
@@ -271,6 +275,8 @@ std::vector<DdpBenchRow> measure_ddp(const Recipe& recipe, const Config& config,
   return rows;
 }
 
+namespace {
+
 std::string to_text(const std::vector<DdpBenchRow>& rows) {
   std::string text =
       fmt::format("{:>9} {:>7} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9} {:>7}\n", "bucket MB", "buckets", "forward",
@@ -302,6 +308,31 @@ std::string to_json(const std::vector<DdpBenchRow>& rows, const std::string& rec
                     {"hidden", std::clamp(row.hidden(), 0.0, 1.0)}});
   }
   return list.dump(1) + "\n";
+}
+
+}  // namespace
+
+void report_ddp(const Recipe& recipe, const Config& config, const DdpBenchOptions& options, const Communicator& world) {
+  const bool prints = world.rank() == 0;
+  const bool on_gpu = !world.device().is_cpu();
+  std::optional<format::AtomicFile> json;  // opened now, so that a missing folder is reported at once
+  together(world, "bench ddp", [&] {
+    if (prints && !options.json.empty()) json.emplace(options.json);
+  });
+  if (prints) {
+    fmt::print("{}: {} ({}), {} of {}; milliseconds, medians, the slowest rank's\n", recipe.name,
+               base::counted(world.size(), "rank"),
+               on_gpu ? fmt::format("{} on {}", world.device_backend(), config.train.device) : world.backend(),
+               base::counted(options.rounds, "round"), base::counted(options.steps, "step"));
+    std::fflush(stdout);
+  }
+  const std::vector<DdpBenchRow> rows = measure_ddp(recipe, config, options, world);
+  if (!prints) return;
+  fmt::print("{}", to_text(rows));
+  if (!json) return;
+  const std::string text = to_json(rows, recipe.name, world.size(), config.train.device);
+  json->write(std::as_bytes(std::span(text)));
+  json->commit();
 }
 
 }  // namespace reigen::train

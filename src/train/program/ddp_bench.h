@@ -52,9 +52,7 @@ struct DdpBenchRow {
 std::vector<DdpBenchRow> measure_ddp(const Recipe& recipe, const Config& config, const DdpBenchOptions& options,
                                      const Communicator& world);
 
-std::string to_text(const std::vector<DdpBenchRow>& rows);
-// `device`: train.device of the ranks.
-std::string to_json(const std::vector<DdpBenchRow>& rows, const std::string& recipe, int ranks,
-                    const std::string& device);
+// Collective. Measures as measure_ddp() does. Rank 0 prints the rows, and writes them to the file options.json.
+void report_ddp(const Recipe& recipe, const Config& config, const DdpBenchOptions& options, const Communicator& world);
 
 }  // namespace reigen::train

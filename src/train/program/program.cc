@@ -27,7 +27,6 @@
 #include "config/checks.h"
 #include "config/text.h"
 #include "reigen/base/error.h"
-#include "reigen/format/atomic_file.h"
 #include "reigen/launch/environment.h"
 #include "reigen/launch/job.h"
 #include "reigen/runtime/init.h"
@@ -482,36 +481,6 @@ int run_recipe(const Program& program, const launch::Environment& environment) {
   return train_rank(job, world);
 }
 
-int bench_rank(const DdpBenchOptions& options, const Recipe& recipe, const Config& config, const Communicator& world) {
-  try {
-    const bool prints = world.rank() == 0;
-    const bool on_gpu = !world.device().is_cpu();
-    std::optional<format::AtomicFile> json;  // opened now, so that a missing folder is reported at once
-    together(world, "bench ddp", [&] {
-      if (prints && !options.json.empty()) json.emplace(options.json);
-    });
-    if (prints) {
-      fmt::print("{}: {} ({}), {} of {}; milliseconds, medians, the slowest rank's\n", recipe.name,
-                 base::counted(world.size(), "rank"),
-                 on_gpu ? fmt::format("{} on {}", world.device_backend(), config.train.device) : world.backend(),
-                 base::counted(options.rounds, "round"), base::counted(options.steps, "step"));
-      std::fflush(stdout);
-    }
-    const std::vector<DdpBenchRow> rows = measure_ddp(recipe, config, options, world);
-    if (!prints) return 0;
-    fmt::print("{}", to_text(rows));
-    if (json) {
-      const std::string text = to_json(rows, recipe.name, world.size(), config.train.device);
-      json->write(std::as_bytes(std::span(text)));
-      json->commit();
-    }
-    return 0;
-  } catch (...) {
-    tell_the_others(world);
-    throw;
-  }
-}
-
 int run_ddp_bench(const Arguments& arguments, const launch::Environment& environment) {
   DdpBenchOptions options;
   const Recipe* recipe = nullptr;
@@ -532,7 +501,14 @@ int run_ddp_bench(const Arguments& arguments, const launch::Environment& environ
   prepare_environment(line.config.train);
   line.config.train = with_device_chosen(line.config.train);
   if (line.config.train.device != "cpu") tensor::open_torch_cuda();  // loads the CUDA runtime that the group uses
-  const auto bench = [&](const Communicator& world) { bench_rank(options, *recipe, line.config, world); };
+  const auto bench = [&](const Communicator& world) {
+    try {
+      report_ddp(*recipe, line.config, options, world);
+    } catch (...) {
+      tell_the_others(world);
+      throw;
+    }
+  };
   if (line.config.run.ranks == "threads") {
     const int ranks = line.ranks.value_or(1);
     require_one_process(line.config, environment, "reigen bench ddp");
