@@ -33,7 +33,9 @@ if [ "$1" = -d ]; then
   if [ -n "$FAKE_MPS_FAILS" ]; then echo "no permission for this GPU"; exit 1; fi
   (setsid sh -c 'trap "" TERM; echo $$ > "$CUDA_MPS_PIPE_DIRECTORY/pid"
      touch "$CUDA_MPS_PIPE_DIRECTORY/control"
-     while [ -n "$FAKE_MPS_STAYS" ] || [ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ]; do sleep 0.02; done' >/dev/null 2>&1 &)
+     while [ -n "$FAKE_MPS_STAYS" ] || [ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ]; do
+       sleep 0.02
+     done' >/dev/null 2>&1 &)
   while [ ! -e "$CUDA_MPS_PIPE_DIRECTORY/control" ]; do sleep 0.01; done
   exit 0
 fi
