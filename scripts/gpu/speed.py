@@ -21,20 +21,20 @@ def rounds_of(check):
 
 # ---- all_reduce of ranks on one GPU
 
-def table_of_group(check, name, command, variables=None):
+def table_of_group(check, name, command):
     """size -> (microseconds, share of the bound) of check_group --speed. The whole table goes to the file `speeds`."""
     command = [*command, "--speed", *check.pick([], ["--most", 8])]
-    output = check.must_run(name, command, 90, variables)
+    output = check.must_run(name, command, 90)
     with open(check.folder / "speeds", "a", encoding="utf-8") as file:
         file.write(f"\n{name}:\n\n{output}")
     return {size: (float(us), float(share))
             for size, us, share in re.findall(r"^\| (.+?) \| ([\d.]+) \| \d+ \| ([\d.]+) \|$", output, re.MULTILINE)}
 
 
-def rows_of_group(check, name, how, command, bars, variables=None):
+def rows_of_group(check, name, how, command, bars):
     """A task for the sizes that have a bar. The time of 1 KiB is told beside it."""
     def work():
-        found = table_of_group(check, name, command, variables)
+        found = table_of_group(check, name, command)
         rows = []
         for size, bar in bars.items():
             what = f"all_reduce {size}, {how}: share of the copy's speed"
@@ -60,8 +60,10 @@ def of_groups(check):
     check.one_by_one("speed", tasks)
 
     def with_mps():
-        with Mps(check.folder, may_lack=check.small) as variables:
-            return rows_of_group(check, "mps.2", "2 processes with MPS", [*start, 2, group], both, variables).work()
+        # The launcher's own daemon. A stand-in for a GPU has none.
+        how = check.pick("--gpus-shared", "--no-mps")
+        shared = [check.floors / "bin" / "reigen", "run", how, "--prefix", "none", "-n"]
+        return rows_of_group(check, "mps.2", "2 processes with MPS", [*shared, 2, group], both).work()
     what = "all_reduce, 2 processes with MPS: share of the copy's speed"
     check.one_by_one("speed", [Task(what, "0.75 and 0.85", with_mps)])
 
