@@ -32,12 +32,13 @@ struct TrainLine {
   bool prints = false;               // --run.plan or --run.summary is given: one process answers for all ranks
   bool says_ranks = false;           // --run.ranks is given; it overrides the environment variable
   bool threads = false;              // --run.ranks threads: the ranks are threads of one process
-  bool on_gpu = false;               // --train.device is given and is not cpu
+  bool on_gpu = false;               // train.device is given by a flag or variable, and is not cpu
   bool no_mps = false;               // --no-mps: no daemon for ranks that share GPUs
 };
 
 TrainLine split_arguments(const Arguments& arguments) {
   TrainLine line;
+  line.on_gpu = base::get_environment("REIGEN_TRAIN_DEVICE").value_or("cpu") != "cpu";  // a flag overrides it
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (word == "--") {

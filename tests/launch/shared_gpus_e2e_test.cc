@@ -178,6 +178,27 @@ TEST_F(SharedGpusTest, WhatIsMissingIsSaid) {
   EXPECT_EQ(ran.code, 2) << ran.err;
 }
 
+// The ranks end at once, because there is no GPU or the rate is wrong.
+TEST_F(SharedGpusTest, ATrainingOnGpusHasOne) {
+  if (!std::filesystem::exists(built("bin/reigen-train"))) GTEST_SKIP() << "built without LibTorch";
+  struct Case {
+    std::vector<std::string> words;
+    std::vector<std::string> variables;
+    bool has_daemon;
+  };
+  for (const Case& one : {Case{{"--train.device", "cuda"}, {}, true},
+                          {{"--train.device=auto", "--optim.lr", "-1"}, {}, true},
+                          {{"--optim.lr", "-1"}, {"REIGEN_TRAIN_DEVICE=cuda"}, true},
+                          {{"--train.device", "cuda", "--no-mps"}, {}, false},
+                          {{"--train.device", "cpu", "--optim.lr", "-1"}, {"REIGEN_TRAIN_DEVICE=cuda"}, false}}) {
+    std::filesystem::remove(folder() + "/calls");
+    std::vector<std::string> command = {built("bin/reigen"), "train", "mlp", "-n", "2"};
+    command.insert(command.end(), one.words.begin(), one.words.end());
+    EXPECT_NE(run_training(command, environment("0", one.variables)).code, 0);
+    EXPECT_EQ(std::filesystem::exists(folder() + "/calls"), one.has_daemon) << one.words.front();
+  }
+}
+
 TEST_F(SharedGpusTest, ADaemonThatDoesNotEndIsKilled) {
   const auto begin = std::chrono::steady_clock::now();
   const Ran ran = ranks({"-n", "2"}, "0", {"FAKE_MPS_STAYS=1"});
