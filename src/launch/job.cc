@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <map>
 
 #include "base/check.h"
 #include "base/environment.h"
@@ -19,6 +18,7 @@
 #include "launch/gpus/shared_gpus.h"
 #include "launch/ranks/flight_records.h"
 #include "launch/ranks/guardian.h"
+#include "launch/ranks/process.h"
 #include "launch/ranks/program.h"
 #include "launch/ranks/rank_output.h"
 #include "launch/ranks/resources.h"
@@ -168,9 +168,7 @@ Variables job_variables(const JobOptions& options, const std::string& job, const
 std::vector<std::string> rank_variables(Variables variables, int rank, int record) {
   for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) variables[name] = std::to_string(rank);
   if (record >= 0) variables["REIGEN_FLIGHT"] = std::to_string(record);
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
-  return entries;
+  return entries_of(variables);
 }
 
 // Stores the ranks' process ids, so that ranks that wait for another rank to join can see whether it was stopped.

@@ -15,6 +15,7 @@
 #include "base/machine/mps.h"
 #include "child_program.h"
 #include "harness/folders.h"
+#include "harness/read_file.h"
 #include "launch/gpus/shared_gpus.h"
 #include "reigen/base/unique_fd.h"
 
@@ -101,8 +102,7 @@ TEST_F(SharedGpusTest, ADaemonLivesAsLongAsTheJob) {
     EXPECT_FALSE(std::filesystem::exists(folder_in(ran.out))) << ran.out;
   }
   // The daemon was asked to end.
-  std::ifstream calls(program().substr(0, program().rfind('/')) + "/calls");
-  const std::string text((std::istreambuf_iterator<char>(calls)), std::istreambuf_iterator<char>());
+  const std::string text = tests::read_file(folder() + "/calls");
   EXPECT_EQ(text, program() + " -d 3\n" + program() + "  3\n" + program() + " -d 3\n" + program() + "  3\n");
 }
 
@@ -120,8 +120,12 @@ TEST_F(SharedGpusTest, ThereIsNoneWhereItIsNotWanted) {
     const char* option;
     const char* gpus;
   };
-  for (const Case& one :
-       {Case{"1", "--grace=30", "0"}, {"2", "--grace=30", "0,1"}, {"2", "--grace=30", ""}, {"2", "--no-mps", "0"}}) {
+  for (const Case& one : {Case{"1", "--grace=30", "0"},
+                          {"2", "--grace=30", "0,1"},
+                          {"2", "--grace=30", ""},
+                          {"2", "--no-mps", "0"},
+                          {"2", "--grace=30", "NoDevFiles"},
+                          {"49", "--grace=30", "0"}}) {
     const Ran ran = ranks({"-n", one.ranks, one.option}, one.gpus);
     EXPECT_EQ(ran.code, 0);
     EXPECT_EQ(pid_in(ran.out), 0) << one.ranks << one.option << one.gpus;

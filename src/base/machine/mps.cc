@@ -27,7 +27,7 @@ bool mps_daemon_listens(const std::string& folder) {
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return false;
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return true;
-  // A listener of another type of socket, or one whose queue is full, is a listener too.
+  // EPROTOTYPE: the daemon's socket has another type. EAGAIN: its queue is full. A daemon listens in both cases.
   return errno == EPROTOTYPE || errno == EAGAIN;
 }
 

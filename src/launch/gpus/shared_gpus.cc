@@ -54,13 +54,6 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (const std::string& one : strings) pointers.push_back(const_cast<char*>(one.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // Runs a program, which reads `input` and writes its output to the file `log`. Returns its exit code, or 128 + the
 // signal that ended it. A program that runs longer than `limit` is killed. Throws IoError if it cannot be run.
 int run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment,
@@ -88,7 +81,7 @@ int run_program(const std::vector<std::string>& command, const std::vector<std::
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) throw IoError(fmt::format("cannot run {}: {}", command.front(), base::errno_text(failed)));
-  // The words are few, so the pipe takes them. A program that has ended already does not matter.
+  // `input` is shorter than the buffer of the pipe, so this does not block. The program may have ended already.
   [[maybe_unused]] const auto written = ::write(writer.get(), input.data(), input.size());
   writer.reset();
   const auto until = steady_clock::now() + limit;
@@ -191,7 +184,7 @@ void SharedGpus::start(const std::string& program, const Variables& of_ranks, co
   own[base::kMpsPipes] = folder_;
   own.try_emplace(kMpsLogs, folder_);
   own[identity_.substr(0, identity_.find('='))] = identity_.substr(identity_.find('=') + 1);
-  for (const auto& [name, value] : own) environment_.push_back(fmt::format("{}={}", name, value));
+  environment_ = entries_of(own);
   const std::string log = folder_ + "/start.log";
   int code = 0;
   try {

@@ -3,17 +3,13 @@
 // Source: NVIDIA, Multi-Process Service, https://docs.nvidia.com/deploy/mps
 #pragma once
 
-#include <map>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "launch/ranks/process.h"
 #include "reigen/launch/job.h"
 
 namespace reigen::launch {
-
-using Variables = std::map<std::string, std::string>;
 
 // The GPUs that CUDA_VISIBLE_DEVICES of the ranks lists; CUDA ends the list at the first entry that names no GPU. If
 // there is no such variable, the numbers of the GPUs that the driver has in `driver_folder`.

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <vector>
 
+#include "launch/ranks/process.h"
 #include "net/socket.h"
 #include "reigen/base/deadline.h"
 #include "reigen/base/unique_fd.h"
@@ -24,7 +25,7 @@ constexpr auto kPatience = std::chrono::seconds(10);  // how long to wait for a 
 
 // The text that a program prints to stdout; empty if the program cannot be run. A program that takes longer than
 // kPatience is killed.
-std::string output_of(std::vector<std::string> words) {
+std::string output_of(const std::vector<std::string>& words) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
   const UniqueFd reader(ends[0]);
@@ -33,9 +34,7 @@ std::string output_of(std::vector<std::string> words) {
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = pointers_to(words);
   pid_t pid = 0;
   const int error = ::posix_spawnp(&pid, arguments.front(), &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);

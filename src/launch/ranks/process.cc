@@ -67,6 +67,19 @@ int wait_for_exec(const Process& process) {
   return got == static_cast<ssize_t>(sizeof error) ? error : 0;
 }
 
+std::vector<std::string> entries_of(const Variables& variables) {
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
+  return entries;
+}
+
+std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& one : strings) pointers.push_back(const_cast<char*>(one.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 bool has_variable(pid_t pid, const std::string& name_and_value) {
   std::ifstream file(fmt::format("/proc/{}/environ", pid));
   for (std::string variable; std::getline(file, variable, '\0');) {

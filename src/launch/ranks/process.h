@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <csignal>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,15 @@ Process start_process(const ProcessPlan& plan);
 
 // Waits until the program runs or exec has failed. Returns 0, or the errno of exec.
 int wait_for_exec(const Process& process);
+
+// The environment of a process, by name.
+using Variables = std::map<std::string, std::string>;
+
+// The variables as NAME=value.
+std::vector<std::string> entries_of(const Variables& variables);
+
+// Pointers to the strings, as exec takes them: nullptr follows the last. They are valid as long as the strings are.
+std::vector<char*> pointers_to(const std::vector<std::string>& strings);
 
 // True if the process was started with NAME=value in its environment (and has not overwritten it).
 bool has_variable(pid_t pid, const std::string& name_and_value);

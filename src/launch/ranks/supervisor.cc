@@ -28,12 +28,6 @@ constexpr milliseconds kReapInterval{2000};  // how often to reap the ranks' orp
 constexpr milliseconds kOneWish{250};        // two signals so close count as one: `timeout` sends its signal twice
 constexpr milliseconds kDrainLimit{500};     // limit for reading the last output: another process may hold a pipe open
 
-char* const* pointers_to(const std::vector<std::string>& strings, std::vector<char*>& pointers) {
-  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
-  pointers.push_back(nullptr);
-  return pointers.data();
-}
-
 bool asks_to_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGQUIT; }
 
 // True for endings that may be caused by a lost peer or by a signal to every process. The real cause may become visible
@@ -92,11 +86,11 @@ void Supervisor::start(const std::string& program, const std::vector<std::string
     ends[i] = UniqueFd(pipe[1]);
     REIGEN_SYSCALL(::fcntl(pipe[0], F_SETFL, O_NONBLOCK));
   }
-  std::vector<char*> arguments;
-  std::vector<char*> variables;
+  const std::vector<char*> arguments = pointers_to(options_.command);
+  const std::vector<char*> variables = pointers_to(environment);
   next.process = start_process({.program = program.c_str(),
-                                .arguments = pointers_to(options_.command, arguments),
-                                .environment = pointers_to(environment, variables),
+                                .arguments = arguments.data(),
+                                .environment = variables.data(),
                                 .input = null_.get(),
                                 .output = ends[0].get(),
                                 .error = ends[1].get(),
