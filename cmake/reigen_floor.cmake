@@ -56,7 +56,7 @@ if(REIGEN_CAN_UNROLL_SMALL_LOOPS AND NOT REIGEN_SANITIZE)
 endif()
 
 # For targets that read options, start processes, write files and call the code that computes. There, the passes that
-# -O2 has beyond -O1 take a third of the compile time and gain nothing. Such a target must not have loops over values.
+# -O2 has beyond -O1 take a third of the compile time and gain nothing. Loops over values have options of their own (set_source_files_properties).
 function(reigen_coordinates target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo,Release>:-O1> "${REIGEN_AS_WITH_O2}")
 endfunction()
@@ -115,6 +115,10 @@ function(reigen_use_precompiled target headers)
   endif()
 endfunction()
 
+# What sources include most of the standard library.
+set(REIGEN_STANDARD_HEADERS <algorithm> <array> <chrono> <cmath> <cstring> <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional>
+  <set> <span> <sstream> <string> <thread> <unordered_map> <variant> <vector>)
+
 # Compiles once the headers that sources without LibTorch include most. It is called in the root folder before all floors.
 function(reigen_make_headers)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/reigen_pch.cc" CONTENT "")
@@ -122,8 +126,7 @@ function(reigen_make_headers)
   reigen_only_makes_headers(reigen_pch "${PROJECT_BINARY_DIR}/reigen_pch.cc")
   reigen_target_defaults(reigen_pch)
   target_link_libraries(reigen_pch PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
-  target_precompile_headers(reigen_pch PRIVATE <algorithm> <array> <chrono> <cstring> <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional>
-    <set> <span> <string> <thread> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+  target_precompile_headers(reigen_pch PRIVATE ${REIGEN_STANDARD_HEADERS} <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 endfunction()
 
 # For targets that only tests use. They are not optimised, because optimisation is a third to half of the compile time. COMPUTES: for a
@@ -151,7 +154,7 @@ function(reigen_make_test_headers)
   reigen_only_makes_headers(${headers} "${PROJECT_BINARY_DIR}/${headers}.cc")
   reigen_test_defaults(${headers})
   target_link_libraries(${headers} PRIVATE GTest::gmock fmt::fmt nlohmann_json::nlohmann_json)
-  target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <nlohmann/json.hpp>)
+  target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> <gtest/gtest.h> ${REIGEN_STANDARD_HEADERS} <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
   if(H_TORCH)
     target_link_libraries(${headers} PRIVATE reigen_libtorch)
     reigen_compile_with_torch(${headers})
@@ -191,7 +194,7 @@ function(reigen_test)
       target_link_libraries(${T_NAME} PRIVATE reigen_${used})
     endforeach()
     target_link_libraries(${T_NAME} PRIVATE GTest::gmock ${T_LINK})
-    # A precompiled header can be used only with the optimisation level that it was made with.
+    # A precompiled header that is made with optimisation is used only with optimisation, and one without only without.
     if(T_TORCH AND T_COMPUTES)
       reigen_use_torch(${T_NAME})
     elseif(T_TORCH)
@@ -200,7 +203,9 @@ function(reigen_test)
       reigen_use_test_headers(${T_NAME} TORCH)
     else()
       target_link_libraries(${T_NAME} PRIVATE fmt::fmt)
-      if(NOT T_COMPUTES)
+      if(T_COMPUTES)
+        reigen_use_precompiled(${T_NAME} reigen_pch)
+      else()
         reigen_use_test_headers(${T_NAME})
       endif()
     endif()

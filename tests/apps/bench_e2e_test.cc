@@ -19,9 +19,9 @@ namespace reigen {
 namespace {
 
 using launch::Ran;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<std::string> kOperations = {"all_reduce", "reduce_scatter", "all_gather",  "broadcast",
                                               "reduce",     "gather",         "scatter",     "all_to_all",
@@ -63,7 +63,7 @@ void expect_right(const Ran& ran) {
   EXPECT_THAT(ran.out, HasSubstr("# Out of bounds values : 0 OK"));
 }
 
-class Bench : public testing::TestWithParam<const char*> {};
+class Bench : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Bench, EveryOperationIsRight) {
   for (const std::string& operation : kOperations) {

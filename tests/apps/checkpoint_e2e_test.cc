@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using launch::Ran;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using testing_checkpoint::Layout;
 
-class CheckpointCommand : public testing::Test {
+class CheckpointCommand : public ::testing::Test {
  protected:
   Ran reigen(std::vector<std::string> words) const {
     words.insert(words.begin(), {built("bin/reigen"), "checkpoint"});

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using launch::Ran;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // A JPEG file of 16 x 16 pixels.
 std::string jpeg(int number) {
@@ -26,7 +26,7 @@ std::string jpeg(int number) {
   return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
 
-class DataCommand : public testing::Test {
+class DataCommand : public ::testing::Test {
  protected:
   DataCommand() {
     int number = 0;

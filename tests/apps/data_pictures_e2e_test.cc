@@ -17,9 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using launch::Ran;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 image::Picture drawn(int width, int height) {
   image::Picture picture{.width = width, .height = height};
@@ -40,7 +40,7 @@ image::Picture decoded(const std::string& file) {
   return image::decode(std::as_bytes(std::span(file.data(), file.size())), "a picture of the test");
 }
 
-class DataPictures : public testing::Test {
+class DataPictures : public ::testing::Test {
  protected:
   DataPictures() {
     fs::create_directories(source_ / "ant");

@@ -12,8 +12,8 @@ namespace reigen {
 namespace {
 
 using launch::Ran;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 Ran devices(std::vector<std::string> words, const std::vector<std::string>& environment = {}) {
   words.insert(words.begin(), {built("bin/reigen"), "devices"});

@@ -15,11 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using launch::Ran;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-class GenerateE2e : public testing::Test {
+class GenerateE2e : public ::testing::Test {
  protected:
   void SetUp() override {
     std::ofstream text(folder_.path() / "text");

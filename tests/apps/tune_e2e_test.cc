@@ -17,10 +17,10 @@ namespace reigen {
 namespace {
 
 using launch::Ran;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-class Tune : public testing::Test {
+class Tune : public ::testing::Test {
  protected:
   Tune() {
     std::string folder = testing::TempDir() + "reigen_tune_XXXXXX";

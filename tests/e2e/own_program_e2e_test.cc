@@ -44,7 +44,7 @@ std::vector<double> losses_in(const fs::path& directory) {
   return losses;
 }
 
-int errors_in(const std::string& text) {
+int lines_with_errors(const std::string& text) {
   int found = 0;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) found += line.find("error: ") != std::string::npos ? 1 : 0;
@@ -131,7 +131,7 @@ TEST_F(OwnProgram, AWrongOptionIsToldOnceWithTheNearestName) {
     const Ran ran = run(launcher + Words{"--model.pwoer", "3"});
     EXPECT_EQ(ran.code, 2) << ran.err;
     EXPECT_THAT(ran.err, HasSubstr("did you mean --model.power?"));
-    EXPECT_EQ(errors_in(ran.err), 1) << ran.err;
+    EXPECT_EQ(lines_with_errors(ran.err), 1) << ran.err;
   }
   EXPECT_EQ(run({built("tests/own_program"), "--model.power", "0.5"}).code, 78);
 }

@@ -14,7 +14,7 @@
 #include "train/program/plan.h"
 #include "train/tasks/imagenet.h"
 
-namespace reigen::train {
+namespace reigen::train::imagenet_presets_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -203,4 +203,4 @@ TEST(PlanTest, NeedsTheNumberOfSamples) {
 }
 
 }  // namespace
-}  // namespace reigen::train
+}  // namespace reigen::train::imagenet_presets_test

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace reigen::train {
+namespace reigen::train::meaning_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(Meaning, AnyBytesAreKeptApart) {
 }
 
 }  // namespace
-}  // namespace reigen::train
+}  // namespace reigen::train::meaning_test

@@ -98,11 +98,11 @@ TEST(Metrics, AStepGivesTheFiguresOfItsOwnBatches) {
   metrics.add("a", 5.0);
   metrics.begin_batch(0);  // a repeated sample
   metrics.add("a", 1e9);
-  using Values = std::vector<std::pair<std::string, double>>;
-  EXPECT_EQ(metrics.finish(metrics.take()), (Values{{"a", 2.0}}));
+  using Figures = std::vector<std::pair<std::string, double>>;
+  EXPECT_EQ(metrics.finish(metrics.take()), (Figures{{"a", 2.0}}));
   metrics.begin_batch(1);
   metrics.add("a", 100.0);
-  EXPECT_EQ(metrics.finish(metrics.take(), /*counts=*/false), (Values{{"a", 100.0}}));  // a skipped step
+  EXPECT_EQ(metrics.finish(metrics.take(), /*counts=*/false), (Figures{{"a", 100.0}}));  // a skipped step
   run_threads(1, [&](Communicator& world) { EXPECT_EQ(metrics.gather(world).at("a"), 2.0); });
 }
 

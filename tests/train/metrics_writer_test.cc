@@ -14,7 +14,7 @@
 
 #include "reigen/base/error.h"
 
-namespace reigen::train {
+namespace reigen::train::metrics_writer_test {
 namespace {
 
 std::vector<std::string> keys_of(const std::string& line) {
@@ -165,4 +165,4 @@ TEST_F(MetricsWriterTest, AMissingFolderIsAnIoError) {
 }
 
 }  // namespace
-}  // namespace reigen::train
+}  // namespace reigen::train::metrics_writer_test

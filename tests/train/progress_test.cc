@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace reigen::train {
+namespace reigen::train::progress_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -85,4 +85,4 @@ TEST(FormatDurationTest, PicksTheUnit) {
 }
 
 }  // namespace
-}  // namespace reigen::train
+}  // namespace reigen::train::progress_test

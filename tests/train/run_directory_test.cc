@@ -13,7 +13,7 @@
 #include "harness/no_locks.h"
 #include "reigen/base/error.h"
 
-namespace reigen::train {
+namespace reigen::train::run_directory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ TEST_F(RunDirectories, ALockThatFailsIsAnErrorThatSaysWhy) {
 }
 
 }  // namespace
-}  // namespace reigen::train
+}  // namespace reigen::train::run_directory_test

@@ -14,7 +14,7 @@
 #include "reigen/runtime/init.h"
 #include "reigen/train/config.h"
 
-namespace reigen::train {
+namespace reigen::train::stop_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -150,4 +150,4 @@ TEST(StopOptions, OfACommandLineAreLookedAtWhenTheyAreRead) {
 }
 
 }  // namespace
-}  // namespace reigen::train
+}  // namespace reigen::train::stop_test

@@ -17,6 +17,7 @@
 #include "reigen/comm/byte_strings.h"
 #include "reigen/tensor/tensor_files.h"
 #include "tensor/flat/gradient_rows.h"
+#include "train/run/agree.h"
 
 namespace reigen::train {
 namespace {
