@@ -10,7 +10,6 @@
 // The loss of each step is that of one rank, for any mesh: compare with `llama_hybrid 1`.
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <chrono>

@@ -4,7 +4,7 @@
 //   reigen run -n 2 build/bin/mnist_ddp                     digits that the library draws
 //   reigen run -n 2 build/bin/mnist_ddp data/mnist 200      MNIST's own files, 200 steps
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <charconv>
 #include <string>

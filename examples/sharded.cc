@@ -4,7 +4,8 @@
 //   reigen run -n 2 build/bin/sharded runs/sharded          60 steps
 //   reigen run -n 4 build/bin/sharded runs/sharded          60 more steps from that checkpoint, on four ranks
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 
 #include <string>
 #include <vector>

@@ -4,7 +4,9 @@
 //   reigen run -n 3 build/bin/uneven_inputs
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include "reigen/reigen.h"
 
