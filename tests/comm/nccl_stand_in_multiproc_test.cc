@@ -11,7 +11,7 @@ namespace {
 
 void late(int rank) {
   stand_in::use_device_of(rank);
-  stand_in::delay_streams(std::chrono::microseconds(50));
+  stand_in::be_lazy();
 }
 void at_random(int rank) {
   stand_in::use_device_of(rank);
@@ -23,7 +23,7 @@ ContractParameter processes(int ranks, void (*prepare)(int rank)) {
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(NcclStandInLateStreams, CommunicatorContract,
+INSTANTIATE_TEST_SUITE_P(NcclStandInLazyStreams, CommunicatorContract,
                          ::testing::Values(processes(1, late), processes(2, late), processes(3, late),
                                            processes(4, late), processes(7, late)),
                          name_of);

@@ -29,7 +29,7 @@ class DeviceLoader : public ::testing::Test {
  protected:
   DeviceLoader() {
     stand_in::hide_memory();
-    stand_in::delay_streams(std::chrono::microseconds(100));
+    stand_in::be_lazy();
   }
   // The current stream of the test's GPU.
   static cudaStream_t stream() {

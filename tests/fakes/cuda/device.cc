@@ -253,6 +253,22 @@ void put_back(int device, const SavedMemory& saved) {
   }
 }
 
+// The writes of words by streams of this process that have not run yet: {address, {the stream, the task's number}}.
+// Whoever uses the stream holds the mutex, because a stream ends only after its writes.
+struct Writers {
+  std::mutex mutex;
+  std::multimap<unsigned long long, std::pair<Queue*, std::uint64_t>> words;
+};
+Writers& writers() {
+  static auto* const all = new Writers;
+  return *all;
+}
+void need_writers(unsigned long long address) {
+  std::lock_guard lock(writers().mutex);
+  const auto [begin, end] = writers().words.equal_range(address);
+  for (auto each = begin; each != end; ++each) each->second.first->need(each->second.second);
+}
+
 std::atomic<std::uint32_t>& word_at(unsigned long long address) {
   return *reinterpret_cast<std::atomic<std::uint32_t>*>(static_cast<std::uintptr_t>(address));
 }
@@ -411,7 +427,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (stand_in::is_refused("cudaStreamQuery", stream)) return cudaErrorStreamCaptureUnsupported;
-  return queue_of(stream).is_idle() ? cudaSuccess : cudaErrorNotReady;
+  if (queue_of(stream).is_idle()) return cudaSuccess;
+  queue_of(stream).need_all();
+  return cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -453,7 +471,20 @@ int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
   return 0;
 }
 int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {
-  queue_of(stream).push([=] { stand_in::word_at(address).store(value); });
+  stand_in::Queue& queue = queue_of(stream);
+  std::lock_guard lock(stand_in::writers().mutex);
+  const std::uint64_t number = queue.push([=, &queue] {
+    stand_in::word_at(address).store(value);
+    std::lock_guard done(stand_in::writers().mutex);
+    auto& [mutex, words] = stand_in::writers();
+    const auto [begin, end] = words.equal_range(address);
+    for (auto each = begin; each != end; ++each) {
+      if (each->second.first != &queue) continue;
+      words.erase(each);
+      return;
+    }
+  });
+  stand_in::writers().words.emplace(address, std::pair(&queue, number));
   return 0;
 }
 int cuStreamWaitValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {
@@ -461,6 +492,7 @@ int cuStreamWaitValue32_v2(cudaStream_t stream, unsigned long long address, std:
     // Streams are threads here. If all of them yielded until the end, they would take the cores from the threads that
     // compute.
     for (int looks = 0; static_cast<std::int32_t>(stand_in::word_at(address).load() - value) < 0; ++looks) {
+      stand_in::need_writers(address);
       if (looks < 20)
         std::this_thread::yield();
       else

@@ -14,6 +14,19 @@ namespace stand_in = reigen::testing::stand_in;
 
 // `done` when the stream has done everything that was on it when an event was recorded.
 struct Mark {
+  // A lazy stream begins what is before the mark.
+  void need() {
+    std::lock_guard lock(mutex);
+    if (queue != nullptr) queue->need(number);
+  }
+  void wait() {
+    if (!done.load()) need();
+    done.wait(false);
+  }
+
+  std::mutex mutex;
+  stand_in::Queue* queue = nullptr;  // null when done: the stream may be gone
+  std::uint64_t number = 0;          // of the mark's task
   std::atomic<bool> done{false};
   std::chrono::steady_clock::time_point time;  // of the host, when it was done
 };
@@ -48,24 +61,33 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     std::lock_guard lock(event->mutex);
     event->mark = mark;
   }
-  queue.push([mark] {
+  std::lock_guard lock(mark->mutex);
+  const std::uint64_t number = queue.push([mark] {
+    {
+      std::lock_guard done(mark->mutex);
+      mark->queue = nullptr;
+    }
     mark->time = std::chrono::steady_clock::now();
     mark->done.store(true);
     mark->done.notify_all();
   });
+  mark->queue = &queue;
+  mark->number = number;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (stand_in::is_refused("cudaEventQuery")) return cudaErrorStreamCaptureUnsupported;
   std::lock_guard lock(event->mutex);
-  return !event->mark || event->mark->done.load() ? cudaSuccess : cudaErrorNotReady;
+  if (!event->mark || event->mark->done.load()) return cudaSuccess;
+  event->mark->need();
+  return cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
   std::lock_guard lock(event->mutex);
   if (!event->mark) return cudaSuccess;
-  stand_in::queue_of(stream).push([mark = event->mark] { mark->done.wait(false); });
+  stand_in::queue_of(stream).push([mark = event->mark] { mark->wait(); });
   return cudaSuccess;
 }
 
@@ -77,7 +99,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     mark = event->mark;
   }
   stand_in::counts(event->device).waits += 1;
-  if (mark) mark->done.wait(false);
+  if (mark) mark->wait();
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {

@@ -10,13 +10,18 @@ namespace reigen::testing::stand_in {
 
 namespace {
 
+std::atomic<bool> lazy{false};
 std::atomic<std::int64_t> stream_delay{0};  // microseconds
-std::atomic<std::uint64_t> delay_seed{0};   // 0: all delays are the same
+std::atomic<std::uint64_t> delay_seed{0};
 constexpr std::int64_t kComputeDelays = 50;
+constexpr std::chrono::milliseconds kLongest{5};
 
 }  // namespace
 
+void be_lazy() { lazy = true; }
+
 void delay_streams(std::chrono::microseconds time, std::uint64_t seed) {
+  lazy = false;
   stream_delay.store(time.count());
   delay_seed.store(seed);
 }
@@ -38,11 +43,25 @@ Queue::~Queue() {
   worker_.join();
 }
 
-void Queue::push(std::function<void()> task) {
+std::uint64_t Queue::push(std::function<void()> task) {
   std::lock_guard lock(mutex_);
   if (auto* const work = recorded_.load(); work != nullptr && are_tasks_recorded()) work->push_back(task);
   tasks_.push_back(std::move(task));
   if (sleeps_) work_.notify_one();
+  return begun_ + tasks_.size();
+}
+
+void Queue::need(std::uint64_t number) {
+  std::lock_guard lock(mutex_);
+  if (number <= needed_) return;
+  needed_ = number;
+  work_.notify_one();
+}
+
+void Queue::need_all() {
+  std::lock_guard lock(mutex_);
+  needed_ = begun_ + tasks_.size();
+  work_.notify_one();
 }
 
 bool Queue::is_idle() {
@@ -63,11 +82,11 @@ void Queue::wait_until_idle() {
 }
 
 std::chrono::microseconds Queue::next_delay() {
+  if (lazy) return kLongest;
   const std::int64_t usual = stream_delay.load() * (computes_ ? kComputeDelays : 1);
-  const std::uint64_t seed = delay_seed.load();
-  if (seed == 0) return std::chrono::microseconds(usual);
+  if (usual == 0) return {};
   // Half of the tasks begin at once, the others up to four times as late.
-  const std::uint64_t drawn = base::philox(seed + static_cast<std::uint64_t>(number_), begun_)[0];
+  const std::uint64_t drawn = base::philox(delay_seed.load() + static_cast<std::uint64_t>(number_), begun_)[0];
   return std::chrono::microseconds(drawn % 2 == 0 ? 0 : usual * static_cast<std::int64_t>(drawn % 1024) / 256);
 }
 
@@ -96,7 +115,10 @@ void Queue::run() {
     if (tasks_.empty()) return;
     const std::uint64_t first = begun_;
     const auto delay = next_delay();
-    if (delay.count() > 0) work_.wait_for(lock, delay, [&] { return stopping_; });
+    const bool waits_for_need = lazy;
+    if (delay.count() > 0) {
+      work_.wait_for(lock, delay, [&] { return stopping_ || begun_ != first || (waits_for_need && needed_ > first); });
+    }
     // A thread that waited may have run the task, and then the delay of the next one begins.
     if (!working_ && begun_ == first) run_first(lock);
   }

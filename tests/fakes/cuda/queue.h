@@ -1,6 +1,6 @@
-// A stream of the stand-in: a thread with a queue of tasks. delay_streams() (stand_in.h) says when a task begins. A
-// thread that waits for the stream runs the tasks itself, which takes less time than waking the stream's thread for
-// each. Thread rule: any thread.
+// A stream of the stand-in: a thread with a queue of tasks. be_lazy() and delay_streams() (stand_in.h) say when a task
+// begins. A thread that waits for the stream runs the tasks itself, which takes less time than waking the stream's
+// thread for each. Thread rule: any thread.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,11 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   int device() const { return device_; }
-  void push(std::function<void()> task);
+  // Returns the task's number, from 1. While tasks are recorded (capture.h) it has none.
+  std::uint64_t push(std::function<void()> task);
+  // A lazy stream begins the tasks up to this number.
+  void need(std::uint64_t number);
+  void need_all();
   // From now on it is a stream on which the program computes: delay_streams() delays it longer than others.
   void set_computes() { computes_ = true; }
   bool is_idle();
@@ -43,7 +47,8 @@ class Queue {
   std::condition_variable work_;  // for the stream's thread
   std::condition_variable done_;  // for threads in wait_until_idle()
   std::deque<std::function<void()>> tasks_;
-  std::uint64_t begun_ = 0;  // tasks that have begun
+  std::uint64_t begun_ = 0;   // tasks that have begun
+  std::uint64_t needed_ = 0;  // the last task that somebody needs
   bool working_ = false;     // a task is running
   bool sleeps_ = false;      // the stream's thread waits for a task
   bool stopping_ = false;

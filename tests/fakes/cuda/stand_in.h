@@ -41,12 +41,17 @@ void leave_memory(std::size_t bytes);
 // From now on other processes can open new device memory by its handle.
 void share_memory();
 
-// From now on a stream begins each piece of its work only after this time, unless somebody waits for the stream. A
-// stream on which the program computes (those that LibTorch makes) takes 50 times as long. Code that does not
-// wait then uses numbers that are not there yet, in nearly every run and not only by chance. With a seed, half of the
-// tasks begin at once, and the others up to four times as late: streams overtake each other in an order that the seed
-// decides.
-void delay_streams(std::chrono::microseconds time, std::uint64_t seed = 0);
+// From now on a stream begins a piece of its work only when somebody needs the piece: the host waits for it, looks at
+// an event after it, or another stream that is needed waits for such an event or for a word that the piece writes. So
+// all work runs as late as the program allows, and code that does not wait uses numbers that are not there yet, in every
+// run. After 5 ms a stream begins by itself, because some needs cannot be seen: those of other processes, and of a host
+// that looks at a word in its memory.
+void be_lazy();
+
+// From now on half of the pieces of work begin at once, and the others up to four times `time` late, on a stream on
+// which the program computes (those that LibTorch makes) 50 times as late: streams overtake each other in an order that
+// the seed decides. Zero: all begin at once.
+void delay_streams(std::chrono::microseconds time, std::uint64_t seed);
 
 // How often the program has made calls that a steady step should not make, and has started kernels of Reigen, with a
 // device. What the stand-in does for itself does not count.
