@@ -147,7 +147,7 @@ function(reigen_test_defaults target)
   endif()
 endfunction()
 
-# Compiles once the headers that all tests include: those of the test framework and of JSON, with TORCH also those of LibTorch. It is called
+# Compiles once the headers that all tests include: those of the test framework, with TORCH also those of JSON and LibTorch. It is called
 # in the root folder, because Ninja begins with the targets of that folder, and all tests wait for these headers.
 function(reigen_make_test_headers)
   cmake_parse_arguments(H "TORCH" "" "" ${ARGN})
@@ -160,13 +160,13 @@ function(reigen_make_test_headers)
   reigen_only_makes_headers(${headers} "${PROJECT_BINARY_DIR}/${headers}.cc")
   reigen_test_defaults(${headers})
   target_link_libraries(${headers} PRIVATE GTest::gmock fmt::fmt nlohmann_json::nlohmann_json)
-  target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> <gtest/gtest.h> ${REIGEN_STANDARD_HEADERS} <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
+  target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> <gtest/gtest.h> ${REIGEN_STANDARD_HEADERS} <fmt/format.h> <fmt/ranges.h>)
   if(H_TORCH)
     target_link_libraries(${headers} PRIVATE reigen_libtorch)
     reigen_compile_with_torch(${headers})
     # By a path below an include folder: with an absolute path the headers would be compiled anew in every checkout.
     target_include_directories(${headers} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-    target_precompile_headers(${headers} PRIVATE <ATen/ATen.h> <torch/nn/module.h> <harness/torch.h>)
+    target_precompile_headers(${headers} PRIVATE <nlohmann/json.hpp> <ATen/ATen.h> <torch/nn/module.h> <harness/torch.h>)
   endif()
 endfunction()
 

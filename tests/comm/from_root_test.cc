@@ -15,7 +15,7 @@
 namespace reigen::testing {
 namespace {
 
-constexpr std::size_t kCount = 60000;
+constexpr std::size_t kElements = 60000;
 const comm::StartOptions kLazy{.progress = comm::Progress::kCaller};
 
 class Steps {
@@ -48,8 +48,8 @@ TEST(FromRoot, WhoHasItLeaves) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
     auto& world = r.world();
-    TestBuffer<float> x(world, kCount, false);
-    TestBuffer<float> blocks(world, 3 * kCount, false);
+    TestBuffer<float> x(world, kElements, false);
+    TestBuffer<float> blocks(world, 3 * kElements, false);
     // Rank 2 starts its call and drives it only in wait(). The calls of the others block.
     const auto call_in_turn = [&](const CallList& calls, int call) {
       if (r.rank() == 2) {
@@ -60,17 +60,17 @@ TEST(FromRoot, WhoHasItLeaves) {
       world.run(calls);
       if (r.rank() == 1) steps.reach(call);
     };
-    fill(x, kCount, r.rank());
+    fill(x, kElements, r.rank());
     CallList broadcast;
-    broadcast.broadcast(x.data(), kCount, DataType::kFloat32, 0);
+    broadcast.broadcast(x.data(), kElements, DataType::kFloat32, 0);
     call_in_turn(broadcast, 1);
-    ASSERT_TRUE(elements_are(x, kCount, 5.0F));
-    for (std::size_t i = 0; i < 3 * kCount; ++i) blocks[i] = static_cast<float>(i / kCount);
+    ASSERT_TRUE(elements_are(x, kElements, 5.0F));
+    for (std::size_t i = 0; i < 3 * kElements; ++i) blocks[i] = static_cast<float>(i / kElements);
     const float* const input = r.rank() == 0 ? blocks.data() : nullptr;
     CallList scatter;
-    scatter.scatter(input, x.data(), kCount, DataType::kFloat32, 0);
+    scatter.scatter(input, x.data(), kElements, DataType::kFloat32, 0);
     call_in_turn(scatter, 2);
-    ASSERT_TRUE(elements_are(x, kCount, static_cast<float>(r.rank())));
+    ASSERT_TRUE(elements_are(x, kElements, static_cast<float>(r.rank())));
   });
 }
 
@@ -78,25 +78,25 @@ TEST(FromRoot, WhoHasItLeaves) {
 TEST(FromRoot, ItIsTakenBeforeAllHaveCome) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
-    TestBuffer<float> x(r.world(), kCount, false);
-    fill(x, kCount, r.rank());
+    TestBuffer<float> x(r.world(), kElements, false);
+    fill(x, kElements, r.rank());
     if (r.rank() == 2) steps.await(1);
-    const Work work = r.world().start_broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work work = r.world().start_broadcast(x.data(), kElements, DataType::kFloat32, 0, kLazy);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     if (r.rank() == 1) {
-      while (peek(&x[kCount - 1]) != 5.0F && std::chrono::steady_clock::now() < deadline) r.world().poll();
-      EXPECT_EQ(peek(&x[kCount - 1]), 5.0F);
+      while (peek(&x[kElements - 1]) != 5.0F && std::chrono::steady_clock::now() < deadline) r.world().poll();
+      EXPECT_EQ(peek(&x[kElements - 1]), 5.0F);
       EXPECT_FALSE(work.is_completed());
       steps.reach(1);
     }
     work.wait();
-    ASSERT_TRUE(elements_are(x, kCount, 5.0F));
+    ASSERT_TRUE(elements_are(x, kElements, 5.0F));
   });
 }
 
 // The two sizes take different algorithms.
 TEST(FromRoot, AnAbortOfWhoHasLeftIsOfTheNextCall) {
-  for (const std::size_t count : {std::size_t{100}, kCount}) {
+  for (const std::size_t count : {std::size_t{100}, kElements}) {
     Steps steps;
     run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
       auto& world = r.world();
@@ -127,18 +127,18 @@ TEST(FromRoot, AnAbortOfTheRootIsOfTheNextCallForWhoHasIt) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
     auto& world = r.world();
-    TestBuffer<float> x(world, kCount, false);
-    fill(x, kCount, r.rank());
+    TestBuffer<float> x(world, kElements, false);
+    fill(x, kElements, r.rank());
     if (r.rank() > 0) steps.await(r.rank());
-    const Work work = world.start_broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work work = world.start_broadcast(x.data(), kElements, DataType::kFloat32, 0, kLazy);
     if (r.rank() == 0) steps.reach(1);
     if (r.rank() == 1) {
-      EXPECT_TRUE(elements_are(x, kCount, 5.0F));
+      EXPECT_TRUE(elements_are(x, kElements, 5.0F));
       steps.reach(2);
       steps.await(3);
     }
     EXPECT_NO_THROW(work.wait()) << "rank " << r.rank();
-    EXPECT_TRUE(elements_are(x, kCount, 5.0F));
+    EXPECT_TRUE(elements_are(x, kElements, 5.0F));
     if (r.rank() != 0) return;
     world.abort("enough");
     steps.reach(3);
@@ -150,17 +150,17 @@ TEST(FromRoot, AnAbortOfWhoHasNotLeftIsOfThisCall) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
     auto& world = r.world();
-    TestBuffer<float> x(world, kCount, false);
-    fill(x, kCount, r.rank());
+    TestBuffer<float> x(world, kElements, false);
+    fill(x, kElements, r.rank());
     steps.await(r.rank());
     if (r.rank() == 2) {
-      EXPECT_THROW(world.broadcast(x.data(), kCount, DataType::kFloat32, 0), Aborted);
+      EXPECT_THROW(world.broadcast(x.data(), kElements, DataType::kFloat32, 0), Aborted);
       return;
     }
-    const Work work = world.start_broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work work = world.start_broadcast(x.data(), kElements, DataType::kFloat32, 0, kLazy);
     if (r.rank() == 0) steps.reach(1);
     if (r.rank() == 1) {
-      EXPECT_TRUE(elements_are(x, kCount, 5.0F));
+      EXPECT_TRUE(elements_are(x, kElements, 5.0F));
       world.abort("enough");
       steps.reach(2);
     }
@@ -173,17 +173,17 @@ TEST(FromRoot, InCommonMemoryAnAbortIsOfThisCallUntilAllHaveIt) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
     auto& world = r.world();
-    const auto memory = world.allocate_shared(3 * kCount * sizeof(float));
+    const auto memory = world.allocate_shared(3 * kElements * sizeof(float));
     const auto* const input = r.rank() == 0 ? static_cast<float*>(memory.get()) : nullptr;
-    TestBuffer<float> x(world, kCount, false);
-    fill(x, kCount, r.rank());
+    TestBuffer<float> x(world, kElements, false);
+    fill(x, kElements, r.rank());
     steps.await((3 - r.rank()) % 3);  // the order of the ranks is 0, 2, 1
-    const Work work = world.start_scatter(input, x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work work = world.start_scatter(input, x.data(), kElements, DataType::kFloat32, 0, kLazy);
     if (r.rank() != 1) {
       steps.reach(r.rank() == 0 ? 1 : 2);
       steps.await(3);
     } else {
-      EXPECT_TRUE(elements_are(x, kCount, 0.0F));
+      EXPECT_TRUE(elements_are(x, kElements, 0.0F));
       world.abort("enough");
       steps.reach(3);
     }
@@ -196,11 +196,11 @@ TEST(FromRoot, ADifferenceIsOfTheCallThatDiffers) {
   Steps steps;
   run_ranks({.ranks = 3, .backend = "shared_memory"}, [&](Rank& r) {
     auto& world = r.world();
-    TestBuffer<float> x(world, kCount, false);
-    TestBuffer<float> y(world, kCount, false);
-    fill(x, kCount, r.rank());
+    TestBuffer<float> x(world, kElements, false);
+    TestBuffer<float> y(world, kElements, false);
+    fill(x, kElements, r.rank());
     if (r.rank() > 0) steps.await(3 - r.rank());  // the order of the ranks is 0, 2, 1
-    const Work first = world.start_broadcast(x.data(), kCount, DataType::kFloat32, 0, kLazy);
+    const Work first = world.start_broadcast(x.data(), kElements, DataType::kFloat32, 0, kLazy);
     const Work second = r.rank() == 1
                             ? world.start_all_reduce(y.data(), y.data(), 10, DataType::kFloat32, ReduceOp::kSum, kLazy)
                             : world.start_barrier(kLazy);
@@ -210,7 +210,7 @@ TEST(FromRoot, ADifferenceIsOfTheCallThatDiffers) {
       steps.await(3);
     }
     EXPECT_NO_THROW(first.wait()) << "rank " << r.rank();
-    EXPECT_TRUE(elements_are(x, kCount, 5.0F));
+    EXPECT_TRUE(elements_are(x, kElements, 5.0F));
     EXPECT_THROW(second.wait(), CollectiveMismatch) << "rank " << r.rank();
     if (r.rank() == 1) steps.reach(3);
   });
@@ -225,20 +225,20 @@ TEST(FromRoot, InCommonMemoryAllIsThereWhenTheCallReturns) {
       auto& world = r.world();
       auto child = world.split(0);
       ASSERT_TRUE(child.has_value());
-      const auto memory = (of_child ? *child : world).allocate_shared(3 * kCount * sizeof(float));
+      const auto memory = (of_child ? *child : world).allocate_shared(3 * kElements * sizeof(float));
       auto* const shared = static_cast<float*>(memory.get());
-      TestBuffer<float> blocks(world, 3 * kCount, false);
-      fill(blocks, 3 * kCount, 2);
+      TestBuffer<float> blocks(world, 3 * kElements, false);
+      fill(blocks, 3 * kElements, 2);
       if (r.rank() != 2) steps.await(1);
       const float* const input = r.rank() == 0 ? blocks.data() : nullptr;
-      float* const own = shared + static_cast<std::size_t>(r.rank()) * kCount;
-      const Work work = world.start_scatter(input, own, kCount, DataType::kFloat32, 0, kLazy);
+      float* const own = shared + static_cast<std::size_t>(r.rank()) * kElements;
+      const Work work = world.start_scatter(input, own, kElements, DataType::kFloat32, 0, kLazy);
       if (r.rank() == 2) {
         steps.reach(1);
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
       work.wait();
-      EXPECT_TRUE(elements_are(shared, 3 * kCount, 7.0F)) << "rank " << r.rank();
+      EXPECT_TRUE(elements_are(shared, 3 * kElements, 7.0F)) << "rank " << r.rank();
       world.barrier();
     });
   }

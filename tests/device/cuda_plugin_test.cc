@@ -292,8 +292,7 @@ TEST(CudaKernels, KeepEverythingInRegisters) {
   EXPECT_EQ(planted[0].memory, 14);
   EXPECT_EQ(planted[0].registers, 40);
   constexpr int kMostShared = 48 * 1024;
-  for (const char* file :
-       {"reduce", "optimize", "norm", "batch_norm", "cross_entropy", "activations", "tokens"}) {
+  for (const char* file : {"reduce", "optimize", "norm", "batch_norm", "cross_entropy", "activations", "tokens"}) {
     const auto kernels = kernels_of(contents(fmt::format("lib/{}.ptxas", file)));
     EXPECT_FALSE(kernels.empty()) << file;
     for (const Kernel& kernel : kernels) {

@@ -213,10 +213,13 @@ TEST(DeviceDataParallel, WorksWithLibTorchsOptimizers) {
   for (std::size_t i = 0; i < results[0].size(); ++i) EXPECT_TRUE(at::equal(results[0][i], results[1][i])) << i;
 }
 
-TEST(DeviceDataParallel, LetsRanksEndEarlier) {
+class DeviceJoin : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, DeviceJoin, ::testing::Values(1, 2, 4), ::testing::PrintToStringParamName());
+
+TEST_P(DeviceJoin, LetsRanksEndEarlier) {
   std::vector<std::vector<at::Tensor>> results;
   for (const char* device : {"cpu", "cuda"}) {
-    on(device, 2, [&](Communicator& world, const at::Device& there) {
+    on(device, GetParam(), [&](Communicator& world, const at::Device& there) {
       Net net;
       net.to(there);
       auto parallel = data_parallel(net, world, {.share_cores = false});

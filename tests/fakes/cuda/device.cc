@@ -473,17 +473,19 @@ int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
 int cuStreamWriteValue32_v2(cudaStream_t stream, unsigned long long address, std::uint32_t value, unsigned int) {
   stand_in::Queue& queue = queue_of(stream);
   std::lock_guard lock(stand_in::writers().mutex);
-  const std::uint64_t number = queue.push([=, &queue] {
-    stand_in::word_at(address).store(value);
-    std::lock_guard done(stand_in::writers().mutex);
-    auto& [mutex, words] = stand_in::writers();
-    const auto [begin, end] = words.equal_range(address);
-    for (auto each = begin; each != end; ++each) {
-      if (each->second.first != &queue) continue;
-      words.erase(each);
-      return;
-    }
-  });
+  const std::uint64_t number = queue.push(
+      [=, &queue] {
+        stand_in::word_at(address).store(value);
+        std::lock_guard done(stand_in::writers().mutex);
+        auto& [mutex, words] = stand_in::writers();
+        const auto [begin, end] = words.equal_range(address);
+        for (auto each = begin; each != end; ++each) {
+          if (each->second.first != &queue) continue;
+          words.erase(each);
+          return;
+        }
+      },
+      /*writes=*/true);
   stand_in::writers().words.emplace(address, std::pair(&queue, number));
   return 0;
 }

@@ -32,7 +32,7 @@ int reduce(const ReduceCall* call, void* stream) {
   std::vector<void*> outputs(call->outputs, call->outputs + call->output_count);
   for (const void* input : inputs) stand_in::require_memory(input, bytes, device, "an input of a reduction");
   for (const void* output : outputs) stand_in::require_memory(output, bytes, device, "an output of a reduction");
-  stand_in::counts(device).kernels += 1;
+  stand_in::counts(device).sums += 1;
   std::vector<double> factors;
   if (call->factors != nullptr) factors.assign(call->factors, call->factors + call->input_count);
   stand_in::queue_of(static_cast<cudaStream_t>(stream)).push([=, copy = *call] {
@@ -128,7 +128,9 @@ void run_items(const OptimizeCall& call, int device) {
 int optimize(const OptimizeCall* call, void* stream) {
   if (call->chunks == 0) return cudaSuccess;
   stand_in::Queue& queue = stand_in::queue_of(static_cast<cudaStream_t>(stream));
-  stand_in::counts(queue.device()).kernels += 1;
+  const auto rule = static_cast<Rule>(call->rule);
+  const bool is_of_norm = rule == Rule::kSquares || rule == Rule::kFinite;
+  (is_of_norm ? stand_in::counts(queue.device()).norms : stand_in::counts(queue.device()).updates) += 1;
   queue.push([copy = *call, device = queue.device()] {
     const auto with = [&]<typename Step>(Step) {
       require(copy.items, copy.count * static_cast<std::int64_t>(sizeof(Item<Step>)), device, "items of an optimizer");
@@ -157,7 +159,7 @@ int optimize(const OptimizeCall* call, void* stream) {
 // Adds chunk after chunk, as the host does. A GPU adds in another order.
 int finish_norm(const FinishNormCall* call, void* stream) {
   stand_in::Queue& queue = stand_in::queue_of(static_cast<cudaStream_t>(stream));
-  stand_in::counts(queue.device()).kernels += 1;
+  stand_in::counts(queue.device()).norms += 1;
   queue.push([copy = *call, device = queue.device()] {
     require(copy.squares, copy.count * static_cast<std::int64_t>(sizeof(Squares)), device, "squares of a norm");
     require(copy.control, sizeof(StepControl), device, "the control of a step");

@@ -15,6 +15,7 @@ std::atomic<std::int64_t> stream_delay{0};  // microseconds
 std::atomic<std::uint64_t> delay_seed{0};
 constexpr std::int64_t kComputeDelays = 50;
 constexpr std::chrono::milliseconds kLongest{5};
+constexpr std::chrono::microseconds kLongestOfWords{200};
 
 }  // namespace
 
@@ -43,12 +44,14 @@ Queue::~Queue() {
   worker_.join();
 }
 
-std::uint64_t Queue::push(std::function<void()> task) {
+std::uint64_t Queue::push(std::function<void()> task, bool writes) {
   std::lock_guard lock(mutex_);
   if (auto* const work = recorded_.load(); work != nullptr && are_tasks_recorded()) work->push_back(task);
   tasks_.push_back(std::move(task));
-  if (sleeps_) work_.notify_one();
-  return begun_ + tasks_.size();
+  const std::uint64_t number = begun_ + tasks_.size();
+  if (writes) writes_ = number;
+  if (sleeps_ || writes) work_.notify_one();
+  return number;
 }
 
 void Queue::need(std::uint64_t number) {
@@ -81,13 +84,22 @@ void Queue::wait_until_idle() {
   --waiting_;
 }
 
-std::chrono::microseconds Queue::next_delay() {
-  if (lazy) return kLongest;
+// Waits until the first task may begin, or has begun on a thread that waits.
+void Queue::delay(std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t first = begun_;
+  const auto is_over = [&] { return stopping_ || begun_ != first; };
+  if (lazy) {
+    const auto is_needed = [&] { return is_over() || needed_ > first; };
+    work_.wait_for(lock, kLongest, [&] { return is_needed() || writes_ > first; });
+    if (writes_ > first) work_.wait_for(lock, kLongestOfWords, is_needed);
+    return;
+  }
   const std::int64_t usual = stream_delay.load() * (computes_ ? kComputeDelays : 1);
-  if (usual == 0) return {};
+  if (usual == 0) return;
   // Half of the tasks begin at once, the others up to four times as late.
   const std::uint64_t drawn = base::philox(delay_seed.load() + static_cast<std::uint64_t>(number_), begun_)[0];
-  return std::chrono::microseconds(drawn % 2 == 0 ? 0 : usual * static_cast<std::int64_t>(drawn % 1024) / 256);
+  if (drawn % 2 == 0) return;
+  work_.wait_for(lock, std::chrono::microseconds(usual * static_cast<std::int64_t>(drawn % 1024) / 256), is_over);
 }
 
 void Queue::run_first(std::unique_lock<std::mutex>& lock) {
@@ -114,11 +126,7 @@ void Queue::run() {
     sleeps_ = false;
     if (tasks_.empty()) return;
     const std::uint64_t first = begun_;
-    const auto delay = next_delay();
-    const bool waits_for_need = lazy;
-    if (delay.count() > 0) {
-      work_.wait_for(lock, delay, [&] { return stopping_ || begun_ != first || (waits_for_need && needed_ > first); });
-    }
+    delay(lock);
     // A thread that waited may have run the task, and then the delay of the next one begins.
     if (!working_ && begun_ == first) run_first(lock);
   }

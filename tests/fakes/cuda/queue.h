@@ -24,8 +24,8 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   int device() const { return device_; }
-  // Returns the task's number, from 1. While tasks are recorded (capture.h) it has none.
-  std::uint64_t push(std::function<void()> task);
+  // Returns the task's number, from 1. `writes`: the task writes a word, at which the host may look.
+  std::uint64_t push(std::function<void()> task, bool writes = false);
   // A lazy stream begins the tasks up to this number.
   void need(std::uint64_t number);
   void need_all();
@@ -39,7 +39,7 @@ class Queue {
  private:
   void run();
   void run_first(std::unique_lock<std::mutex>& lock);
-  std::chrono::microseconds next_delay();
+  void delay(std::unique_lock<std::mutex>& lock);
 
   const int device_;
   const int number_;  // of the queue, from 1, in the order in which queues are made
@@ -49,8 +49,9 @@ class Queue {
   std::deque<std::function<void()>> tasks_;
   std::uint64_t begun_ = 0;   // tasks that have begun
   std::uint64_t needed_ = 0;  // the last task that somebody needs
-  bool working_ = false;     // a task is running
-  bool sleeps_ = false;      // the stream's thread waits for a task
+  std::uint64_t writes_ = 0;  // the last task that writes a word
+  bool working_ = false;      // a task is running
+  bool sleeps_ = false;       // the stream's thread waits for a task
   bool stopping_ = false;
   int waiting_ = 0;  // threads in wait_until_idle()
   std::atomic<bool> computes_{false};

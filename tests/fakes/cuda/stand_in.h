@@ -43,9 +43,9 @@ void share_memory();
 
 // From now on a stream begins a piece of its work only when somebody needs the piece: the host waits for it, looks at
 // an event after it, or another stream that is needed waits for such an event or for a word that the piece writes. So
-// all work runs as late as the program allows, and code that does not wait uses numbers that are not there yet, in every
-// run. After 5 ms a stream begins by itself, because some needs cannot be seen: those of other processes, and of a host
-// that looks at a word in its memory.
+// all work runs as late as the program allows, and code that does not wait uses numbers that are not there yet, in
+// every run. Some needs cannot be seen: those of other processes, and of a host that looks at a word in its memory. So
+// a stream begins by itself after 5 ms, and if one of its pieces writes a word, after 0.2 ms.
 void be_lazy();
 
 // From now on half of the pieces of work begin at once, and the others up to four times `time` late, on a stream on
@@ -59,8 +59,11 @@ struct Counts {
   std::atomic<std::int64_t> waits{0};        // the host waited for a stream, or could have: a copy of pageable memory
   std::atomic<std::int64_t> allocations{0};  // memory of the device was allocated or freed
   std::atomic<std::int64_t> pinned{0};       // pinned memory was allocated or freed
-  std::atomic<std::int64_t> kernels{0};      // of the plug-in, for sums and optimizers
-  std::atomic<std::int64_t> layers{0};       // calls of the plug-in for layers of models
+  // Calls of the plug-in:
+  std::atomic<std::int64_t> sums{0};     // reductions between ranks
+  std::atomic<std::int64_t> updates{0};  // of weights by an optimizer
+  std::atomic<std::int64_t> norms{0};    // parts of a norm
+  std::atomic<std::int64_t> layers{0};   // layers of models
 };
 Counts& counts(int device);
 
