@@ -12,22 +12,22 @@
 
 namespace reigen::testing {
 
-INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorContract,
-                         ::testing::Values(ContractParameter{"self", RankKind::kThreads, 1},
-                                           ContractParameter{"shared_memory", RankKind::kThreads, 1},
-                                           ContractParameter{"shared_memory", RankKind::kThreads, 2},
-                                           ContractParameter{"shared_memory", RankKind::kThreads, 3},
-                                           ContractParameter{"shared_memory", RankKind::kThreads, 4},
-                                           ContractParameter{"shared_memory", RankKind::kThreads, 7}),
-                         name_of);
+const auto kBackends = ::testing::Values(ContractParameter{"self", RankKind::kThreads, 1},
+                                         ContractParameter{"shared_memory", RankKind::kThreads, 1},
+                                         ContractParameter{"shared_memory", RankKind::kThreads, 2},
+                                         ContractParameter{"shared_memory", RankKind::kThreads, 3},
+                                         ContractParameter{"shared_memory", RankKind::kThreads, 4},
+                                         ContractParameter{"shared_memory", RankKind::kThreads, 7});
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorContract, kBackends, name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, CommonMemoryContract, kBackends, name_of);
 
 // Each algorithm, with all operations and sizes that it supports.
-INSTANTIATE_TEST_SUITE_P(Ways, CommunicatorContract,
-                         ::testing::Values(ContractParameter{"shared_memory", RankKind::kThreads, 2, 0, "two_shot"},
-                                           ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "two_shot"},
-                                           ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "one_shot"},
-                                           ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "fused"}),
-                         name_of);
+const auto kWays = ::testing::Values(ContractParameter{"shared_memory", RankKind::kThreads, 2, 0, "two_shot"},
+                                     ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "two_shot"},
+                                     ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "one_shot"},
+                                     ContractParameter{"shared_memory", RankKind::kThreads, 3, 0, "fused"});
+INSTANTIATE_TEST_SUITE_P(Ways, CommunicatorContract, kWays, name_of);
+INSTANTIATE_TEST_SUITE_P(Ways, CommonMemoryContract, kWays, name_of);
 
 namespace {
 

@@ -60,6 +60,9 @@ class CommunicatorContract : public ::testing::TestWithParam<ContractParameter> 
   }
 };
 
+// The cases of contract_common_memory.cc, for backends whose ranks have memory in common.
+class CommonMemoryContract : public CommunicatorContract {};
+
 // A buffer in memory of the group (of its device, if it has one), or in foreign memory of the host.
 template <typename T>
 class TestBuffer {

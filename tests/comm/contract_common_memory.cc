@@ -26,7 +26,7 @@ void expect_values(const float* data, std::size_t count, int q, int round, const
 
 }  // namespace
 
-TEST_P(CommunicatorContract, WhatOneWritesToSharedMemoryAllSee) {
+TEST_P(CommonMemoryContract, WhatOneWritesToSharedMemoryAllSee) {
   run_ranks(options(), [](Rank& r) {
     const auto p = static_cast<std::size_t>(r.size());
     constexpr std::size_t kCount = 50000;
@@ -57,7 +57,7 @@ TEST_P(CommunicatorContract, WhatOneWritesToSharedMemoryAllSee) {
 }
 
 // A rank may still have to write the result of an earlier call. The other ranks must not gather it before.
-TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
+TEST_P(CommonMemoryContract, AGatherInSharedMemoryWaitsForEarlierResults) {
   run_ranks(options(), [](Rank& r) {
     const auto p = static_cast<std::size_t>(r.size());
     for (const std::size_t count : {std::size_t{200}, kMany}) {
@@ -81,7 +81,7 @@ TEST_P(CommunicatorContract, AGatherInSharedMemoryWaitsForEarlierResults) {
 
 // A rank that is done with a call may write to the memory while a slower rank is still in the call. Here the last rank
 // is late, and has its results in the memory that all ranks have in common.
-TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
+TEST_P(CommonMemoryContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
   for (const std::size_t count : {100U, 20000U}) {
     run_ranks(options(), [&](Rank& r) {
       const auto p = static_cast<std::size_t>(r.size());
@@ -124,7 +124,7 @@ TEST_P(CommunicatorContract, ALateRankWritesNothingOverWhatCameAfterTheCall) {
   }
 }
 
-TEST_P(CommunicatorContract, SharedMemoryOfAPartIsForeignToTheWhole) {
+TEST_P(CommonMemoryContract, SharedMemoryOfAPartIsForeignToTheWhole) {
   run_ranks(options(), [](Rank& r) {
     constexpr std::size_t kCount = 5000;
     auto part = r.world().split(r.rank() % 2);
@@ -137,7 +137,7 @@ TEST_P(CommunicatorContract, SharedMemoryOfAPartIsForeignToTheWhole) {
   });
 }
 
-TEST_P(CommunicatorContract, SharedMemoryOfDifferentSizesIsRefusedByAll) {
+TEST_P(CommonMemoryContract, SharedMemoryOfDifferentSizesIsRefusedByAll) {
   if (GetParam().ranks < 2) GTEST_SKIP() << "needs two ranks";
   run_ranks(options(), [](Rank& r) {
     EXPECT_THROW(r.world().allocate_shared(r.rank() == 1 ? 200 : 100), BackendError);

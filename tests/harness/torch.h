@@ -3,7 +3,8 @@
 #pragma once
 
 // IWYU pragma: begin_exports
-#include <torch/autograd.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/functional.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>

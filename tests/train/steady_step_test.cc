@@ -184,8 +184,8 @@ TEST_P(SteadyStepTest, WaitsForNothingAndAllocatesNothing) {
       EXPECT_EQ(calls.waits, 0);
       EXPECT_EQ(calls.allocations, 0);
       EXPECT_LE(calls.sums, kSteps * (sums + sums_of_norm));
-      EXPECT_EQ(calls.updates, kSteps * kUpdates);
-      EXPECT_EQ(calls.norms, kSteps * kNorm);
+      EXPECT_LE(calls.updates, kSteps * kUpdates);  // a rank may have an empty share
+      EXPECT_LE(calls.norms, kSteps * kNorm);
       EXPECT_EQ(calls.layers, kSteps * kBackwards * layers);
       // LibTorch keeps as many pinned blocks as were in use at once, which depends on time at first.
       has_steady_pinned_memory |= calls.pinned == 0;
