@@ -127,8 +127,8 @@ function(reigen_make_headers)
   add_library(reigen_pch OBJECT "${PROJECT_BINARY_DIR}/reigen_pch.cc")
   reigen_only_makes_headers(reigen_pch "${PROJECT_BINARY_DIR}/reigen_pch.cc")
   reigen_target_defaults(reigen_pch)
-  target_link_libraries(reigen_pch PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
-  target_precompile_headers(reigen_pch PRIVATE ${REIGEN_STANDARD_HEADERS} <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
+  target_link_libraries(reigen_pch PRIVATE fmt::fmt)
+  target_precompile_headers(reigen_pch PRIVATE ${REIGEN_STANDARD_HEADERS} <fmt/format.h> <fmt/ranges.h>)
 endfunction()
 
 # For targets that only tests use. They are not optimised, because optimisation is a third to half of the compile time. COMPUTES: for a

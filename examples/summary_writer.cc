@@ -5,7 +5,11 @@
 //
 // With a second word it also writes a curve of so many points: build/bin/summary_writer runs/by_hand 1000000
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include <cmath>
 #include <filesystem>
