@@ -58,7 +58,8 @@ if(REIGEN_CAN_UNROLL_SMALL_LOOPS AND NOT REIGEN_SANITIZE)
 endif()
 
 # For targets that read options, start processes, write files and call the code that computes. There, the passes that
-# -O2 has beyond -O1 take a third of the compile time and gain nothing. Loops over values have options of their own (set_source_files_properties).
+# -O2 has beyond -O1 take a third of the compile time and gain nothing. Loops over many values have options of their own
+# (set_source_files_properties), or are in floors without this.
 function(reigen_coordinates target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo,Release>:-O1> "${REIGEN_AS_WITH_O2}")
 endfunction()
@@ -138,7 +139,7 @@ function(reigen_test_defaults target)
   cmake_parse_arguments(D "COMPUTES" "" "" ${ARGN})
   reigen_target_defaults(${target})
   if(D_COMPUTES)
-    target_compile_options(${target} PRIVATE -O1 "${REIGEN_AS_WITH_O2}")
+    reigen_coordinates(${target})
   else()
     target_compile_options(${target} PRIVATE -O0)
   endif()

@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "format/temporary_folder.h"
 #include "harness/folders.h"
 #include "launch/child_program.h"
 
@@ -46,6 +49,50 @@ TEST(Devices, ADeviceThatIsNotVisibleIsRefused) {
   EXPECT_EQ(ran.code, 78);
   EXPECT_THAT(ran.err, AllOf(HasSubstr("GPU 9 is not visible"), HasSubstr("8 visible GPUs")));
 }
+
+// A folder of libraries in which some of those of a machine with GPUs are missing or are something else.
+class PartsOfGpus : public ::testing::Test {
+ protected:
+  PartsOfGpus() {
+    for (const char* name : {"libcuda.so.1", "libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libnccl.so.2"})
+      link(name, name);
+  }
+  void link(const std::string& name, const std::string& to) const {
+    std::filesystem::create_symlink(built(STAND_IN) + "/" + to, folder_.path() / name);
+  }
+  Ran run(std::vector<std::string> words) const {
+    words.insert(words.begin(), built("bin/reigen"));
+    return launch::run(words, {"LD_LIBRARY_PATH=" + folder_.path().string()});
+  }
+  Ran bench() const { return run({"bench", "all_reduce", "-n", "1", "--device", "cuda", "-b", "8", "-e", "64"}); }
+
+  tests::TemporaryFolder folder_;
+};
+
+TEST_F(PartsOfGpus, APluginThatIsNoLibraryIsNamed) {
+  std::ofstream(folder_.path() / "libreigen_cuda.so") << "not a library";
+  const Ran ran = bench();
+  EXPECT_EQ(ran.code, 69);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("plug-in of kernels"), HasSubstr("libreigen_cuda.so"), HasSubstr("fix: ")));
+}
+
+TEST_F(PartsOfGpus, APluginOfAnotherVersionIsNamed) {
+  link("libreigen_cuda.so", "libreigen_cuda_faults.so");  // it has no version
+  const Ran ran = bench();
+  EXPECT_EQ(ran.code, 69);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("plug-in of kernels"), HasSubstr("libreigen_cuda.so"), HasSubstr("fix: ")));
+}
+
+#ifdef HAS_TRAIN
+TEST_F(PartsOfGpus, ALibTorchWithoutItsPartForGpusIsNamed) {
+  link("libreigen_cuda.so", "libreigen_cuda.so");
+  const Ran ran = launch::run_training({built("bin/reigen"), "train", "mlp", "--train.device", "cuda"},
+                                       {"LD_LIBRARY_PATH=" + folder_.path().string()});
+  EXPECT_EQ(ran.code, 69);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("LibTorch's part for GPUs"), HasSubstr("libtorch_cuda.so"),
+                             HasSubstr("pip install torch"), HasSubstr("fix: ")));
+}
+#endif
 
 TEST(Devices, EveryGpuIsListed) {
   const Ran ran = devices({}, {"LD_LIBRARY_PATH=" + built(STAND_IN)});

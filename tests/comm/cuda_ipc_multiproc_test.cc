@@ -8,7 +8,7 @@ namespace reigen::testing {
 
 namespace {
 
-void late(int /*rank*/) {
+void lazily(int /*rank*/) {
   stand_in::share_memory();
   stand_in::be_lazy();
 }
@@ -27,8 +27,8 @@ ContractParameter processes(int ranks, void (*prepare)(int rank)) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(CudaIpcLazyStreams, CommunicatorContract,
-                         ::testing::Values(processes(1, late), processes(2, late), processes(3, late),
-                                           processes(4, late), processes(7, late)),
+                         ::testing::Values(processes(1, lazily), processes(2, lazily), processes(3, lazily),
+                                           processes(4, lazily), processes(7, lazily)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(CudaIpcRandomStreams, CommunicatorContract, ::testing::Values(processes(3, at_random)),
                          name_of);

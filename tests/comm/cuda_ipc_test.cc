@@ -18,7 +18,7 @@ namespace reigen::testing {
 namespace {
 
 using Prepare = void (*)(int rank);
-void late(int) { stand_in::be_lazy(); }
+void lazily(int) { stand_in::be_lazy(); }
 void at_random(int) { stand_in::delay_streams(std::chrono::microseconds(50), 1); }
 
 ContractParameter threads(int ranks, Prepare streams) {
@@ -29,8 +29,8 @@ ContractParameter threads(int ranks, Prepare streams) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(CudaIpcLazyStreams, CommunicatorContract,
-                         ::testing::Values(threads(1, late), threads(2, late), threads(3, late), threads(4, late),
-                                           threads(7, late)),
+                         ::testing::Values(threads(1, lazily), threads(2, lazily), threads(3, lazily),
+                                           threads(4, lazily), threads(7, lazily)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(CudaIpcRandomStreams, CommunicatorContract,
                          ::testing::Values(threads(1, at_random), threads(2, at_random), threads(3, at_random),

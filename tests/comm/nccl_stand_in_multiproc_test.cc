@@ -1,5 +1,5 @@
 // The contract on the NCCL backend with ranks that are processes, over the stand-in for NCCL and CUDA. Each process has
-// a device of its own, whose streams begin their work late, or in a random order.
+// a device of its own, whose streams begin their work only when somebody needs it, or in a random order.
 #include <chrono>
 
 #include "comm/contract.h"
@@ -9,7 +9,7 @@ namespace reigen::testing {
 
 namespace {
 
-void late(int rank) {
+void lazily(int rank) {
   stand_in::use_device_of(rank);
   stand_in::be_lazy();
 }
@@ -24,8 +24,8 @@ ContractParameter processes(int ranks, void (*prepare)(int rank)) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(NcclStandInLazyStreams, CommunicatorContract,
-                         ::testing::Values(processes(1, late), processes(2, late), processes(3, late),
-                                           processes(4, late), processes(7, late)),
+                         ::testing::Values(processes(1, lazily), processes(2, lazily), processes(3, lazily),
+                                           processes(4, lazily), processes(7, lazily)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(NcclStandInRandomStreams, CommunicatorContract, ::testing::Values(processes(3, at_random)),
                          name_of);

@@ -15,8 +15,9 @@ namespace reigen::testing {
 
 namespace {
 
-// Each rank has a device of its own, whose streams begin their work late, or in an order that a seed decides.
-void late(int rank) {
+// Each rank has a device of its own, whose streams begin their work only when somebody needs it, or in an order that a
+// seed decides.
+void lazily(int rank) {
   stand_in::use_device_of(rank);
   stand_in::be_lazy();
 }
@@ -31,8 +32,8 @@ ContractParameter threads(int ranks, void (*streams)(int rank)) {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(NcclStandInLazyStreams, CommunicatorContract,
-                         ::testing::Values(threads(1, late), threads(2, late), threads(3, late), threads(4, late),
-                                           threads(7, late)),
+                         ::testing::Values(threads(1, lazily), threads(2, lazily), threads(3, lazily),
+                                           threads(4, lazily), threads(7, lazily)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(NcclStandInRandomStreams, CommunicatorContract,
                          ::testing::Values(threads(1, at_random), threads(2, at_random), threads(3, at_random),

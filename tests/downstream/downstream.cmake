@@ -116,7 +116,7 @@ if(WAY STREQUAL install)
 else()
   # Without optimisation this takes half the time. The other WAY builds as users do.
   configure(build -DFROM=subdirectory -DCMAKE_BUILD_TYPE=None -DWITH_TORCH=OFF "-DREIGEN_SOURCE=${SOURCE}" -DCMAKE_UNITY_BUILD=ON
-            -DCMAKE_UNITY_BUILD_BATCH_SIZE=24)  # takes a third of the time; scripts/check/includes compiles each source by itself
+            -DCMAKE_UNITY_BUILD_BATCH_SIZE=40)  # takes a third of the time; scripts/check/includes compiles each source by itself
   require_configured()
 endif()
 run("building" ${CMAKE_COMMAND} --build "${work}/build" --parallel 2)

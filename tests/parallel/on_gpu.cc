@@ -38,5 +38,19 @@ TEST(OnGpu, EachTermOfTheFilterSelectsACase) {
   }
 }
 
+// The suites that only this program has are in the filter too.
+TEST(OnGpu, EverySuiteForADeviceIsSelected) {
+  const std::vector<std::string> terms = base::split(GTEST_FLAG_GET(filter), ':');
+  const auto& all = *::testing::UnitTest::GetInstance();
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const std::string suite = all.GetTestSuite(i)->name();
+    if (suite.find("Device") == std::string::npos && suite.find("OnAGpu") == std::string::npos) continue;
+    const std::string first = suite + "." + all.GetTestSuite(i)->GetTestInfo(0)->name();
+    EXPECT_TRUE(std::any_of(terms.begin(), terms.end(), [&](const std::string& term) {
+      return ::fnmatch(term.c_str(), first.c_str(), 0) == 0;
+    })) << suite;
+  }
+}
+
 }  // namespace
 }  // namespace reigen::testing_oracle

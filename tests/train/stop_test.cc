@@ -36,6 +36,7 @@ class StopTest : public ::testing::Test {
  protected:
   ~StopTest() override { install_stop_handlers({.signals = {}}); }
 };
+using StopDeathTest = StopTest;  // GoogleTest runs suites of such names first: they fork, so there must be no threads
 
 TEST_F(StopTest, EverySpellingOfTheWishIsHeard) {
   for (const int signal : kStopSignals) {
@@ -48,7 +49,7 @@ TEST_F(StopTest, EverySpellingOfTheWishIsHeard) {
   }
 }
 
-TEST_F(StopTest, SignalsThatAreNotPickedEndTheProcessAsEver) {
+TEST_F(StopDeathTest, SignalsThatAreNotPickedEndTheProcessAsEver) {
   EXPECT_EXIT(
       {
         install_stop_handlers({.signals = {SIGTERM}});
@@ -57,7 +58,7 @@ TEST_F(StopTest, SignalsThatAreNotPickedEndTheProcessAsEver) {
       ::testing::KilledBySignal(SIGUSR1), "");
 }
 
-TEST_F(StopTest, CtrlCTwiceEndsAtOnceAndTheFirstSaysSo) {
+TEST_F(StopDeathTest, CtrlCTwiceEndsAtOnceAndTheFirstSaysSo) {
   EXPECT_EXIT(
       {
         install_stop_handlers({.tells = true});
@@ -89,7 +90,7 @@ TEST_F(StopTest, ATimeIsAWishToo) {
   EXPECT_TRUE(stop_requested());
 }
 
-TEST_F(StopTest, WhatIsWrittenToATerminalThatHungUpIsDropped) {
+TEST_F(StopDeathTest, WhatIsWrittenToATerminalThatHungUpIsDropped) {
   EXPECT_EXIT(
       {
         int master = -1;

@@ -254,7 +254,8 @@ void put_back(int device, const SavedMemory& saved) {
 }
 
 // The writes of words by streams of this process that have not run yet: {address, {the stream, the task's number}}.
-// Whoever uses the stream holds the mutex, because a stream ends only after its writes.
+// A write's task removes its entry under the mutex, and a stream ends only after its tasks. So the stream of an entry
+// lives while the mutex is held.
 struct Writers {
   std::mutex mutex;
   std::multimap<unsigned long long, std::pair<Queue*, std::uint64_t>> words;

@@ -57,11 +57,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   stand_in::Queue& queue = stand_in::queue_of(stream);
   if (queue.device() != event->device) return cudaErrorInvalidResourceHandle;
   auto mark = std::make_shared<Mark>();
-  {
-    std::lock_guard lock(event->mutex);
-    event->mark = mark;
-  }
-  std::lock_guard lock(mark->mutex);
+  std::lock_guard of_event(event->mutex);
+  std::lock_guard lock(mark->mutex);  // whoever finds the mark in the event waits until it knows its stream
+  event->mark = mark;
   const std::uint64_t number = queue.push([mark] {
     {
       std::lock_guard done(mark->mutex);

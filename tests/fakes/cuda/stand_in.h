@@ -43,9 +43,10 @@ void share_memory();
 
 // From now on a stream begins a piece of its work only when somebody needs the piece: the host waits for it, looks at
 // an event after it, or another stream that is needed waits for such an event or for a word that the piece writes. So
-// all work runs as late as the program allows, and code that does not wait uses numbers that are not there yet, in
-// every run. Some needs cannot be seen: those of other processes, and of a host that looks at a word in its memory. So
-// a stream begins by itself after 5 ms, and if one of its pieces writes a word, after 0.2 ms.
+// code that does not wait uses numbers that are not there yet, in nearly every run. Some needs cannot be seen: those of
+// other processes, of NCCL's other ranks, and of a host that looks at a word in its memory. So a stream begins each
+// piece by itself after 5 ms, and after 0.2 ms if this piece or a later one of the stream writes a word. The replay of
+// a graph runs at once.
 void be_lazy();
 
 // From now on half of the pieces of work begin at once, and the others up to four times `time` late, on a stream on
