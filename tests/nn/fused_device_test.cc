@@ -2,8 +2,6 @@
 // the stand-ins of tests/fakes/: an access by the host to the GPU's memory is SIGSEGV, and streams do their work late.
 #include <gmock/gmock.h>
 
-#include <chrono>
-
 #include "fakes/cuda/stand_in.h"
 #include "nn/fused.h"
 #include "reigen/nn/activations.h"

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
 #include "fakes/cuda/stand_in.h"

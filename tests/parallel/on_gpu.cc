@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -22,6 +21,8 @@ namespace {
   return on_gpu = true;
 }();
 
+bool selects(const std::string& term, const std::string& name) { return ::fnmatch(term.c_str(), name.c_str(), 0) == 0; }
+
 // CTest runs this test with the filter of CMakeLists.txt.
 TEST(OnGpu, EachTermOfTheFilterSelectsACase) {
   std::vector<std::string> names;
@@ -32,9 +33,8 @@ TEST(OnGpu, EachTermOfTheFilterSelectsACase) {
       names.push_back(std::string(suite.name()) + "." + suite.GetTestInfo(k)->name());
   }
   for (const std::string& term : base::split(GTEST_FLAG_GET(filter), ':')) {
-    EXPECT_TRUE(std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return ::fnmatch(term.c_str(), name.c_str(), 0) == 0;
-    })) << term;
+    EXPECT_TRUE(std::any_of(names.begin(), names.end(), [&](const std::string& name) { return selects(term, name); }))
+        << term;
   }
 }
 
@@ -46,9 +46,8 @@ TEST(OnGpu, EverySuiteForADeviceIsSelected) {
     const std::string suite = all.GetTestSuite(i)->name();
     if (suite.find("Device") == std::string::npos && suite.find("OnAGpu") == std::string::npos) continue;
     const std::string first = suite + "." + all.GetTestSuite(i)->GetTestInfo(0)->name();
-    EXPECT_TRUE(std::any_of(terms.begin(), terms.end(), [&](const std::string& term) {
-      return ::fnmatch(term.c_str(), first.c_str(), 0) == 0;
-    })) << suite;
+    EXPECT_TRUE(std::any_of(terms.begin(), terms.end(), [&](const std::string& term) { return selects(term, first); }))
+        << suite;
   }
 }
 

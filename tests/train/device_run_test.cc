@@ -1,7 +1,6 @@
 // A run on a GPU trains the model of a run on the CPU, bit by bit. LibTorch's device and CUDA are the stand-ins of
 // tests/fakes/: an access by the host to the GPU's memory is SIGSEGV.
 #include <atomic>
-#include <chrono>
 
 #include "device/cuda.h"
 #include "fakes/cuda/stand_in.h"

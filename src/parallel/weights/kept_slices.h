@@ -35,7 +35,7 @@ class KeptSlices {
   Work gather(std::size_t flat, std::int64_t count, void* into, const std::string& tag);
   void forget(std::size_t flat);
   std::int64_t allocations() const { return pool_.allocations(); }
-  // What BlockPool says of its functions with these names.
+  // The blocks of the pool that were too small for gather(). BlockPool says when they may be freed.
   bool has_retired() const { return pool_.has_retired(); }
   void free_retired() { pool_.free_retired(); }
 
