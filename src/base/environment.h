@@ -4,12 +4,16 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace reigen::base {
 
 // The raw value of a variable; an empty value counts as not set.
 std::optional<std::string> get_environment(const char* name);
+
+// Names and values of all environment variables of this process.
+std::vector<std::pair<std::string, std::string>> all_environment();
 
 namespace environment {
 

@@ -1,7 +1,5 @@
 #include "base/variables.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 
@@ -64,14 +62,12 @@ std::vector<UnknownVariable> unknown_variables() {
   for (const auto& variable : environment::table()) known.push_back(std::string(variable.name).substr(kPrefix.size()));
   for (const std::string_view name : kOfRecipes) known.emplace_back(name.substr(kPrefix.size()));
   std::vector<UnknownVariable> unknown;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    const std::size_t equals = std::min(text.find('='), text.size());
-    const std::string name(text.substr(0, equals));
-    if (!name.starts_with(kPrefix) || equals + 1 >= text.size()) continue;  // an empty value counts as not set
+  for (const auto& [variable, value] : all_environment()) {
+    const std::string& name = variable;                         // a lambda below cannot capture part of a pair in C++20
+    if (!name.starts_with(kPrefix) || value.empty()) continue;  // an empty value counts as not set
     const std::string own = name.substr(kPrefix.size());
     if (std::find(known.begin(), known.end(), own) != known.end()) continue;
-    if (is_kubernetes_service(name, text.substr(equals + 1))) continue;
+    if (is_kubernetes_service(name, value)) continue;
     const auto is_prefix = [&](const char* other) { return name.starts_with(other); };
     if (std::any_of(kOthers.begin(), kOthers.end(), is_prefix)) continue;
     const std::string meant = nearest(own, known);

@@ -5,26 +5,67 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/text.h"
+#include "config/text.h"
 #include "reigen/base/error.h"
 #include "reigen/config/duration.h"
 
 namespace reigen::config {
 namespace {
 
-// A combination of options that is refused if `holds` is true.
-struct Conflict {
-  bool holds;
-  std::string what;
-  std::string fix = "leave one of the two out";
-};
-
-void refuse(const std::vector<Conflict>& conflicts) {
-  for (const Conflict& one : conflicts)
-    if (one.holds) throw InvalidArgument(Report{.what = one.what, .fix = one.fix});
+[[noreturn]] void refuse(const std::string& what, const std::string& why, const std::string& fix) {
+  throw InvalidArgument(Report{.what = why.empty() ? what : fmt::format("{}: {}", what, why), .fix = fix});
 }
+
+// What a configuration says, and rules about options that are named by text. An option is named with a value
+// ("train.precision fp16"), or alone ("mesh.tp"). An option that is named alone counts as said if its value is not the
+// default.
+class Rules {
+ public:
+  explicit Rules(const Config& config) : config_(config), rows_(fields(config_)), usual_rows_(fields(usual_)) {}
+
+  bool says(const std::string& option) const {
+    const std::size_t end = option.find(' ');
+    const Field& row = row_of(rows_, option.substr(0, end));
+    if (end != std::string::npos) return row.text() == option.substr(end + 1);
+    return !row.is_none() && row.text() != row_of(usual_rows_, option).text();
+  }
+
+  void apart(const std::string& one, const std::string& other, const std::string& why = {},
+             const std::string& fix = "leave one of the two out") const {
+    if (says(one) && says(other)) refuse(fmt::format("{} and {} do not go together", one, other), why, fix);
+  }
+
+  void needs(const std::string& option, const std::string& other, const std::string& why = {}) const {
+    const std::string fix = fmt::format("set {}: {}", other, row_of(rows_, other).meaning);
+    if (says(option) && !says(other)) refuse(fmt::format("{} needs {}", option, other), why, fix);
+  }
+
+  // Checks the rules that the rows of these sections say themselves: Field::owners and Field::needs. No sections: all.
+  void of_rows(const std::set<std::string>& sections = {}) const {
+    std::vector<Field> rows = rows_;
+    std::erase_if(rows, [&](const Field& row) { return !sections.empty() && !sections.contains(row.section); });
+    require_owned(rows);
+    for (const Field& row : rows)
+      if (!row.needs.empty()) needs(row.name(), row.section + "." + row.needs);
+  }
+
+ private:
+  static const Field& row_of(const std::vector<Field>& rows, const std::string& name) {
+    const Field* const row = find(rows, name);
+    REIGEN_ASSERT(row != nullptr, "a rule names {}, which is no option", name);
+    return *row;
+  }
+
+  Config config_;
+  Config usual_ = {};
+  std::vector<Field> rows_;
+  std::vector<Field> usual_rows_;
+};
 
 bool keeps_errors(const parallel::AnyStrategy& strategy) {
   bool keeps = false;
@@ -45,106 +86,84 @@ std::string set_for_buckets(const ParallelConfig& config) {
   return fmt::format("{}", fmt::join(set, ", "));
 }
 
-void check_optimization(const Config& config) {
+void check_optimization(const Config& config, const Rules& rules) {
   const OptimConfig& optim = config.optim;
+  optim.rule.visit([](const auto&) {});  // throws for a name that a program has misspelled
+  optim.schedule.visit([](const auto&) {});
   items_of("optim.no_decay", optim.no_decay);
   items_of("optim.no_adapt", optim.no_adapt);
   lr_factors_of(optim);
-  const bool warms_up = optim.warmup_steps > 0 || !optim.warmup.empty();
-  refuse({{optim.warmup_steps > 0 && !optim.warmup.empty(),
-           fmt::format("optim.warmup and optim.warmup_steps say the same: {} and {}", optim.warmup, optim.warmup_steps),
-           "leave optim.warmup_steps out"},
-          {optim.warmup_from && !warms_up, "optim.warmup_from needs optim.warmup",
-           "set optim.warmup, for example to \"5 epochs\""}});
   if (!optim.warmup.empty()) parse_steps_or_epochs("optim.warmup", optim.warmup);
-  optim.schedule.visit([](const auto&) {});  // throws for a name that a program has misspelled
-  optim.rule.visit([&](const auto& rule) {
-    if constexpr (requires { rule.nesterov; }) {
-      const bool dampened = optim.rule.given.contains("dampening");
-      const std::string fix = "set optim.momentum, for example to 0.9";
-      refuse({{rule.nesterov && rule.momentum == 0, "optim.nesterov needs optim.momentum", fix},
-              {dampened && rule.momentum == 0, "optim.dampening needs optim.momentum", fix},
-              {rule.bf16_states && rule.momentum == 0,
-               "optim.bf16_states needs optim.momentum: sgd without it has no state", fix}});
-    }
-    if constexpr (requires { rule.bf16_states; })
-      refuse({{rule.bf16_states && config.train.precision == "fp64",
-               "optim.bf16_states and train.precision fp64 do not go together"}});
-    if constexpr (requires { rule.amsgrad; })
-      refuse({{rule.bf16_states && rule.amsgrad, "optim.bf16_states and optim.amsgrad do not go together"}});
-  });
-  refuse({{config.train.weights != "own" && config.train.verify > 0,
-           "train.weights bf16 and train.verify do not go together: the check compares fp32 weights"}});
+  rules.apart("optim.warmup", "optim.warmup_steps", "they say the same", "leave optim.warmup_steps out");
+  if (optim.warmup_steps == 0) rules.needs("optim.warmup_from", "optim.warmup");
+  if (optim.rule.name == optim::SGDOptions::kName)
+    rules.needs("optim.bf16_states", "optim.momentum", "sgd without it has no state");
+  rules.apart("optim.bf16_states", "train.precision fp64");
+  rules.apart("optim.bf16_states", "optim.amsgrad");
+  rules.apart("train.weights bf16", "train.verify", "the check compares fp32 weights");
   const parallel::AnyStrategy& strategy = config.parallel.strategy;
-  const std::string& not_finite = config.train.not_finite;
-  // True for a strategy that keeps parts of earlier gradients, or lets each rank step with its own gradients.
-  const bool remembers = keeps_errors(strategy) || acts_on_weights(strategy);
-  refuse({{not_finite != "stop" && remembers,
-           fmt::format("train.not_finite {} and parallel.strategy {} do not go together", not_finite, strategy.name),
-           "leave one of them out; the strategies plain, bf16 and fp16 go with it"},
-          {not_finite == "rollback" && config.checkpoint.every_steps == 0 && config.checkpoint.every.empty(),
-           "train.not_finite rollback needs checkpoint.every", "set it to the number of steps that may be lost"}});
+  // A strategy may keep parts of earlier gradients, or let each rank step with its own gradients.
+  if (keeps_errors(strategy) || acts_on_weights(strategy)) {
+    for (const std::string policy : {"train.not_finite skip", "train.not_finite rollback"})
+      rules.apart(policy, "parallel.strategy " + strategy.name, {},
+                  "leave one of them out; the strategies plain, bf16 and fp16 go with it");
+  }
+  if (config.checkpoint.every_steps == 0) rules.needs("train.not_finite rollback", "checkpoint.every");
 }
 
-void check_graph(const TrainConfig& train) {
-  const bool captures = train.graph != "none";
-  refuse({{captures && train.precision == "fp16",
-           "train.graph step and train.precision fp16 do not go together: the loss scale changes",
-           "choose train.precision bf16, or leave train.graph out"},
-          {captures && train.activation_checkpoint > 0,
-           "train.graph step and train.activation_checkpoint do not go together"}});
+// What a rank holds and sends.
+void check_parallel(const ParallelConfig& config, const Rules& rules) {
+  const std::string strategy = "parallel.strategy " + config.strategy.name;
+  const bool keeps = keeps_errors(config.strategy);
+  const bool acts = acts_on_weights(config.strategy);
+  const std::string own_weights = "with this strategy each rank has weights of its own";
+  const std::string buckets = set_for_buckets(config);
+  if (keeps)
+    rules.apart("train.precision fp16", strategy,
+                "the strategy keeps errors of gradients for later steps, which have another loss scale",
+                "choose train.precision bf16, or another strategy");
+  for (const std::string shard : {"optimizer", "gradients", "parameters"})
+    if (acts) rules.apart("parallel.shard " + shard, strategy, own_weights);
+  if (!buckets.empty() && rules.says("parallel.shard gradients"))
+    refuse(fmt::format("parallel.shard gradients and {} do not go together", buckets),
+           "each rank averages its share of the gradients in its step",
+           fmt::format("leave {} out, or choose parallel.shard optimizer or none", buckets));
+  if (strategy != "parallel.strategy plain")
+    rules.apart("parallel.shard parameters", strategy, "each rank averages its share of the gradients",
+                "choose parallel.strategy plain, or parallel.shard optimizer or none");
+  rules.apart("parallel.reshard_to", "parallel.reshard_after_forward false");
+  for (const std::string mesh : {"mesh.tp", "mesh.pp"}) {
+    rules.apart(mesh, "run.save_initial", "ranks hold parts of the weights",
+                fmt::format("start the run once without {}: initial values depend on train.seed only", mesh));
+    rules.apart(mesh, "train.not_finite rollback", {}, "choose train.not_finite stop or skip");
+    const std::string fix = fmt::format("choose parallel.strategy plain, bf16 or fp16, or leave {} out", mesh);
+    if (keeps) rules.apart(mesh, strategy, "the strategy keeps errors of this rank's gradients", fix);
+    if (acts) rules.apart(mesh, strategy, own_weights, fix);
+  }
+  rules.apart("mesh.pp", "parallel.unit_size", "stages are made of the model's own units");
+  rules.apart("mesh.pp", "train.graph");
+  rules.apart("train.graph", "train.precision fp16", "the loss scale changes",
+              "choose train.precision bf16, or leave train.graph out");
+  rules.apart("train.graph", "train.activation_checkpoint");
 }
 
-void check_parallel(const Config& config) {
-  const ParallelConfig& parallel = config.parallel;
-  const std::string& shard = parallel.shard;
-  const std::string strategy = "parallel.strategy " + parallel.strategy.name;
-  const auto apart = [&](const std::string& other, const char* why) {
-    return fmt::format("parallel.shard {} and {} do not go together: {}", shard, other, why);
-  };
-  const bool divides = shard == "optimizer" || shard == "gradients" || shard == "parameters";
-  const std::string buckets = set_for_buckets(parallel);
-  const bool divides_model = config.mesh.tp > 1 || config.mesh.pp > 1;
-  const std::string mesh = config.mesh.tp > 1 ? "mesh.tp" : "mesh.pp";
-  refuse(
-      {{keeps_errors(parallel.strategy) && config.train.precision == "fp16",
-        fmt::format("train.precision fp16 and {} do not go together: the strategy keeps errors of gradients for later "
-                    "steps, which have another loss scale",
-                    strategy),
-        "choose train.precision bf16, or another strategy"},
-       {divides && acts_on_weights(parallel.strategy),
-        apart(strategy, "with this strategy each rank has weights of its own")},
-       {shard == "gradients" && !buckets.empty(),
-        apart(buckets, "each rank averages its share of the gradients in its step"),
-        fmt::format("leave {} out, or choose parallel.shard optimizer or none", buckets)},
-       {shard == "parameters" && parallel.strategy.name != "plain",
-        apart(strategy, "each rank averages its share of the gradients"),
-        "choose parallel.strategy plain, or parallel.shard optimizer or none"},
-       {config.mesh.sequence && config.mesh.tp == 1, "mesh.sequence needs mesh.tp", "set mesh.tp to 2 or more"},
-       {divides_model && config.run.save_initial,
-        fmt::format("{} and run.save_initial do not go together yet: ranks hold parts of the weights", mesh),
-        fmt::format("start the run once without {}: initial values depend on train.seed only", mesh)},
-       {divides_model && config.train.not_finite == "rollback",
-        fmt::format("{} and train.not_finite rollback do not go together yet", mesh),
-        "choose train.not_finite stop or skip"},
-       {divides_model && keeps_errors(parallel.strategy),
-        fmt::format("{} and {} do not go together yet: the strategy keeps errors of this rank's gradients", mesh,
-                    strategy),
-        fmt::format("choose parallel.strategy plain, bf16 or fp16, or leave {} out", mesh)},
-       {divides_model && acts_on_weights(parallel.strategy),
-        fmt::format("{} and {} do not go together: with this strategy each rank has weights of its own", mesh,
-                    strategy),
-        fmt::format("choose parallel.strategy plain, or leave {} out", mesh)},
-       {config.mesh.pp == 1 && config.mesh.schedule != "1f1b", "mesh.schedule needs mesh.pp",
-        "set mesh.pp to 2 or more"},
-       {config.mesh.pp == 1 && config.mesh.virtual_stages > 1, "mesh.virtual_stages needs mesh.pp",
-        "set mesh.pp to 2 or more"},
-       {config.mesh.pp == 1 && config.mesh.cut != "size", "mesh.cut needs mesh.pp", "set mesh.pp to 2 or more"},
-       {config.mesh.pp > 1 && parallel.unit_size > 0,
-        "mesh.pp and parallel.unit_size do not go together: stages are made of the model's own units"},
-       {config.mesh.pp > 1 && config.train.graph != "none", "mesh.pp and train.graph do not go together"},
-       {parallel.reshard_to > 0 && !parallel.reshard_after_forward,
-        "parallel.reshard_to needs parallel.reshard_after_forward true"}});
+// When something happens in a run, and what a run leaves.
+void check_run(const Config& config, const Rules& rules) {
+  parse_duration("validate.every", config.validate.every);
+  for (const auto& [option, text] : {std::pair("log.histograms", config.log.histograms),
+                                     {"checkpoint.every", config.checkpoint.every},
+                                     {"train.max_time", config.train.max_time}})
+    if (!text.empty()) parse_duration(option, text);
+  rules.apart("checkpoint.every", "checkpoint.every_steps", "they say the same", "leave checkpoint.every_steps out");
+  if (const std::string& time = config.train.max_time;
+      !time.empty() && parse_duration("train.max_time", time).unit != Duration::Unit::kSeconds)
+    refuse("train.max_time is no time", time, "write s, min or h, as 45 min; train.max_steps counts steps");
+  for (const std::string option : {"run.dir", "run.resume"})
+    rules.apart("run.fast_dev", option, "run.fast_dev leaves nothing on the disk");
+  for (const std::string option : {"run.resume", "run.fast_dev"})
+    rules.apart("run.find_lr", option, "run.find_lr begins with new weights or run.weights");
+  for (const std::string option : {"log.histograms", "log.images"})
+    rules.apart("log.tensorboard false", option, "it is written for TensorBoard");
 }
 
 }  // namespace
@@ -152,7 +171,7 @@ void check_parallel(const Config& config) {
 std::vector<std::string> items_of(const std::string& key, const std::string& list) {
   std::vector<std::string> items = base::split(list, ',');
   const bool has_empty = std::find(items.begin(), items.end(), "") != items.end();
-  refuse({{has_empty, fmt::format("{} = {}: an item is empty", key, list), "separate the items by one comma each"}});
+  if (has_empty) refuse(fmt::format("{} = {}", key, list), "an item is empty", "separate the items by one comma each");
   return items;
 }
 
@@ -162,9 +181,9 @@ std::vector<std::pair<std::string, double>> lr_factors_of(const OptimConfig& con
     const auto equals = item.rfind('=');
     const bool has_name = equals != std::string::npos && equals > 0;
     const double factor = has_name ? base::parse<double>(std::string_view(item).substr(equals + 1)).value_or(-1) : -1;
-    refuse({{!(factor >= 0) || std::isinf(factor),
-             fmt::format("optim.lr_factors: {} is no name with a factor of at least 0", item),
-             "write items as head.*=10, separated by commas"}});
+    if (!(factor >= 0) || std::isinf(factor))
+      refuse("optim.lr_factors", fmt::format("{} is no name with a factor of at least 0", item),
+             "write items as head.*=10, separated by commas");
     factors.emplace_back(item.substr(0, equals), factor);
   }
   return factors;
@@ -204,56 +223,18 @@ std::optional<Device> device_of(const TrainConfig& config) {
 }
 
 void require_optimization(const Config& config) {
-  Config copy = config;
-  Fields rows;
-  describe(rows, copy.optim);
-  describe(rows, copy.train);
-  require_owned(rows.rows);
-  check_optimization(config);
+  const Rules rules(config);
+  rules.of_rows({"optim", "train"});
+  check_optimization(config, rules);
 }
 
 void require_consistent(const Config& config) {
-  Config copy = config;
-  require_owned(fields(copy));
+  const Rules rules(config);
+  rules.of_rows();
   device_of(config.train);
-  check_optimization(config);
-  check_graph(config.train);
-  check_parallel(config);
-  parse_duration("validate.every", config.validate.every);
-  if (!config.train.max_time.empty() &&
-      parse_duration("train.max_time", config.train.max_time).unit != Duration::Unit::kSeconds) {
-    throw InvalidArgument(Report{.what = "train.max_time is a time",
-                                 .got = config.train.max_time,
-                                 .expected = "a number with s, min or h, as 45 min",
-                                 .fix = "train.max_steps and train.epochs count steps and epochs"});
-  }
-  refuse(
-      {{config.run.fast_dev > 0 && (!config.run.resume.empty() || !config.run.dir.empty()),
-        "run.fast_dev leaves nothing on the disk, so it has neither run.dir nor run.resume", "leave them out"},
-       {config.run.find_lr && (!config.run.resume.empty() || config.run.fast_dev > 0),
-        "run.find_lr begins with new weights or run.weights, without run.resume and run.fast_dev", "leave them out"}});
-  if (!config.log.histograms.empty()) parse_duration("log.histograms", config.log.histograms);
-  refuse({{!config.log.tensorboard && (!config.log.histograms.empty() || config.log.images > 0),
-           "log.histograms and log.images are written for TensorBoard, and log.tensorboard is false",
-           "leave them out, or log.tensorboard"}});
-  if (!config.checkpoint.every.empty()) {
-    parse_duration("checkpoint.every", config.checkpoint.every);
-    if (config.checkpoint.every_steps > 0) {
-      throw InvalidArgument(
-          Report{.what = "checkpoint.every and checkpoint.every_steps say the same",
-                 .got = fmt::format("{} and {}", config.checkpoint.every, config.checkpoint.every_steps),
-                 .fix = "leave checkpoint.every_steps out"});
-    }
-  }
-  const CheckpointConfig& checkpoint = config.checkpoint;
-  refuse({{(checkpoint.mode != "min" || checkpoint.top_k != 1) && checkpoint.monitor.empty(),
-           "checkpoint.mode and top_k need checkpoint.monitor", "set checkpoint.monitor, for example to test_loss"}});
-  const StopConfig usual;
-  const StopConfig& stop = config.stop;
-  const bool is_set =
-      stop.mode != usual.mode || stop.patience != usual.patience || stop.min_delta != 0 || stop.threshold;
-  refuse({{is_set && stop.monitor.empty(), "stop.mode, patience, min_delta and threshold need stop.monitor",
-           "set stop.monitor, for example to test_loss"}});
+  check_optimization(config, rules);
+  check_parallel(config.parallel, rules);
+  check_run(config, rules);
 }
 
 }  // namespace reigen::config

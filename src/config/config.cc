@@ -41,12 +41,13 @@ const Value& own_value(const ModelConfig& own, const std::string& key) {
 
 // Returns the meaning of an option as text. If the option applies only with some values of another option, the text
 // begins with these values: with "for sgd, lars: " if they are names of optimizers, otherwise with "with shard
-// parameters: ".
+// parameters: ". If the option needs another one, the text begins with "with monitor: ".
 std::string meaning_of(const Field& field) {
-  if (field.owners.empty()) return field.meaning;
+  std::string meaning = field.needs.empty() ? field.meaning : fmt::format("with {}: {}", field.needs, field.meaning);
+  if (field.owners.empty()) return meaning;
   const std::string decider = field.decided_by.substr(field.decided_by.find('.') + 1);
   return fmt::format("{}{}: {}", decider == "name" ? "for " : fmt::format("with {} ", decider),
-                     fmt::join(field.owners, ", "), field.meaning);
+                     fmt::join(field.owners, ", "), meaning);
 }
 
 // Adds option and meaning in two columns for a terminal of 80 columns. A long option gets a line of its own.

@@ -1,7 +1,6 @@
 // Reads a configuration from flags, variables and TOML; all three use the same table of fields.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <toml++/toml.h>
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "base/environment.h"
 #include "base/text.h"
 #include "base/variables.h"
 #include "config/checks.h"
@@ -44,11 +44,6 @@ struct Told {
   std::vector<Field> table;
   std::set<std::string> names = {};
 };
-
-const Field* find(const std::vector<Field>& table, const std::string& name) {
-  const auto found = std::find_if(table.begin(), table.end(), [&](const Field& field) { return field.name() == name; });
-  return found == table.end() ? nullptr : &*found;
-}
 
 template <class Name>
 std::vector<std::string> names_of(const std::vector<Field>& table, const Name& name) {
@@ -229,6 +224,11 @@ int ranks_of(const std::string& text) {
 
 }  // namespace
 
+const Field* find(const std::vector<Field>& rows, const std::string& name) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Field& row) { return row.name() == name; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
 std::string variable_of(const Field& field) {
   // A section that the program's recipe adds is unknown to other programs. Its variables begin with REIGEN_MODEL_, like
   // those of the model, because every program knows this prefix.
@@ -238,15 +238,7 @@ std::string variable_of(const Field& field) {
   return name;
 }
 
-Environment process_environment() {
-  Environment environment;
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    const std::string text(*variable);
-    const auto equals = text.find('=');
-    if (equals != std::string::npos) environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return environment;
-}
+Environment process_environment() { return base::all_environment(); }
 
 namespace {
 

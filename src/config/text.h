@@ -11,6 +11,9 @@ namespace reigen::config {
 
 std::string quote_toml(const std::string& text);
 
+// Returns the row of the option with this name ("train.epochs"), or nullptr.
+const Field* find(const std::vector<Field>& rows, const std::string& name);
+
 // The environment variable of the field: "REIGEN_TRAIN_EPOCHS".
 std::string variable_of(const Field& field);
 

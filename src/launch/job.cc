@@ -117,11 +117,7 @@ class SubreaperScope {
 
 Variables inherited_variables() {
   Variables variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text(*entry);
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos && equals > 0) variables[text.substr(0, equals)] = text.substr(equals + 1);
-  }
+  for (const auto& [name, value] : base::all_environment()) variables[name] = value;
   return variables;
 }
 

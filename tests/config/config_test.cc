@@ -424,7 +424,7 @@ TEST_F(ConfigTest, OptionsThatAStrategyOrAShardLacksAreRefused) {
       {{"--parallel.reshard_after_forward", "false"}, "parallel.shard auto has no reshard_after_forward", "parameters"},
       {{"--parallel.replicas", "2"}, "parallel.shard auto has no replicas", "optimizer or gradients or parameters"},
       {{"--parallel.shard", "parameters", "--parallel.reshard_to", "2", "--parallel.reshard_after_forward", "false"},
-       "parallel.reshard_to needs parallel.reshard_after_forward true",
+       "parallel.reshard_to and parallel.reshard_after_forward false do not go together",
        "leave one of the two out"},
       {{"--parallel.shard", "parameters", "--parallel.strategy", "bf16"},
        "parallel.shard parameters and parallel.strategy bf16 do not go together",

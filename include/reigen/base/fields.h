@@ -77,6 +77,9 @@ struct Field {
   std::string none = {};                     // the value that is the same as leaving the option out: "0"
   bool required = false;                     // whether the owners need a value of the option other than `none`
 
+  // The key of another option of the section. Without a value of this other option, the option means nothing.
+  std::string needs = {};
+
   std::string name() const { return section + "." + key; }
   // Marks the option as one that only the values `names` of the option `decider` allow. `holds` contains the value of
   // the decider. The option is allowed to have its value `unused` under every value of the decider.

@@ -26,8 +26,8 @@ inline void describe(Fields& fields, CheckpointConfig& o) {
   fields.add("keep", o.keep, at_least(1).up_to(1e6), "number of newest checkpoints that are kept");
   fields.add("monitor", o.monitor,
              "also keep the checkpoints with the best values of this figure of validations: test_loss");
-  fields.add("mode", o.mode, {"min", "max"}, "with checkpoint.monitor: whether less or more is better");
-  fields.add("top_k", o.top_k, at_least(1).up_to(1000), "with checkpoint.monitor: how many of the best are kept");
+  fields.add("mode", o.mode, {"min", "max"}, "whether less or more is better").needs = "monitor";
+  fields.add("top_k", o.top_k, at_least(1).up_to(1000), "how many of the best are kept").needs = "monitor";
   fields.add("asynchronous", o.asynchronous, "write during the next steps; needs memory for a copy of the state");
 }
 

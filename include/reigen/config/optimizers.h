@@ -38,7 +38,8 @@ inline void add_eps(Fields& fields, double& eps) {
   fields.add("eps", eps, at_least(1e-45), "added to what a gradient is divided by");
 }
 inline void add_momentum(Fields& fields, double& momentum) {
-  fields.add("momentum", momentum, at_least(0).up_to(1), "share of the last step that the next one keeps").none = "0.0";
+  fields.add("momentum", momentum, at_least(0).up_to(1), "share of the last step that the next one keeps, as 0.9")
+      .none = "0.0";
 }
 inline void add_bf16_states(Fields& fields, bool& bf16_states) {
   fields.add("bf16_states", bf16_states, "keep the state in bf16, rounded at random: half the memory");
@@ -107,8 +108,9 @@ struct SGDOptions {
 };
 inline void describe(Fields& fields, SGDOptions& o) {
   add_momentum(fields, o.momentum);
-  fields.add("dampening", o.dampening, at_least(0).up_to(1), "share of a gradient that the momentum leaves out");
-  fields.add("nesterov", o.nesterov, "look ahead by a step of the momentum");
+  fields.add("dampening", o.dampening, at_least(0).up_to(1), "share of a gradient that the momentum leaves out").needs =
+      "momentum";
+  fields.add("nesterov", o.nesterov, "look ahead by a step of the momentum").needs = "momentum";
   add_bf16_states(fields, o.bf16_states);
 }
 

@@ -33,10 +33,10 @@ struct StopConfig {
 inline void describe(Fields& fields, StopConfig& o) {
   fields.section = "stop";
   fields.add("monitor", o.monitor, "end when this figure of validations stops improving: test_loss; empty: never");
-  fields.add("mode", o.mode, {"min", "max"}, "with stop.monitor: whether less or more is better");
-  fields.add("patience", o.patience, at_least(1).up_to(1e9), "with stop.monitor: validations without a better value");
-  fields.add("min_delta", o.min_delta, at_least(0), "with stop.monitor: by how much a value must be better");
-  fields.add("threshold", o.threshold, Range{}, "with stop.monitor: end as soon as a validation reaches this value");
+  fields.add("mode", o.mode, {"min", "max"}, "whether less or more is better").needs = "monitor";
+  fields.add("patience", o.patience, at_least(1).up_to(1e9), "validations without a better value").needs = "monitor";
+  fields.add("min_delta", o.min_delta, at_least(0), "by how much a value must be better").needs = "monitor";
+  fields.add("threshold", o.threshold, Range{}, "end as soon as a validation reaches this value").needs = "monitor";
 }
 
 }  // namespace reigen::config
