@@ -27,7 +27,7 @@ struct Branches : torch::nn::Module {
     }
   }
   at::Tensor forward(const std::vector<int>& used, double scale) {
-    at::Tensor sum = torch::zeros({3}, at::kDouble);
+    at::Tensor sum = torch::zeros({3}, at::TensorOptions(at::kDouble).device(here));
     for (const int i : used) sum = sum + branches[static_cast<std::size_t>(i)] * (scale * (i + 1));
     return sum;
   }
@@ -122,7 +122,7 @@ TEST(Unused, ARankWithoutSamplesSynchronizes) {
           parallel.synchronize();
         } else {
           // Two of three ranks have samples, so each mean is multiplied by 3/2.
-          const auto mine = batch.chunk(2)[static_cast<std::size_t>(world.rank())];
+          const auto mine = batch.chunk(2)[static_cast<std::size_t>(world.rank())].to(here);
           (parallel(mine).square().sum() * 3 / 4).backward();
         }
       }
@@ -378,7 +378,7 @@ TEST(Cases, SparseGradientsAreMadeDense) {
   const auto got = agreed(2, [](Communicator& world) {
     Lookup model;
     auto parallel = data_parallel(model, world);
-    parallel(torch::tensor({world.rank(), 4})).sum().backward();
+    parallel(torch::tensor({world.rank(), 4}).to(here)).sum().backward();
     return gradients_of(model);
   });
   const auto rows = torch::tensor({0.5, 0.5, 0.0, 0.0, 1.0, 0.0}, at::kDouble);
@@ -391,7 +391,7 @@ TEST(Cases, GradientsThatTheUserReplacesAreTaken) {
     auto parallel = data_parallel(model, world);
     parallel(Indices{0}, 1.0).sum().backward();
     model.branches[0].mutable_grad() = model.branches[0].grad() * (world.rank() + 1.0);
-    model.branches[1].mutable_grad() = torch::full({3}, 10.0 * world.rank(), at::kDouble);
+    model.branches[1].mutable_grad() = torch::full({3}, 10.0 * world.rank(), at::TensorOptions(at::kDouble).device(here));
     parallel(Indices{0}, 1.0).sum().backward();
     EXPECT_DOUBLE_EQ(model.gradient(0), 1.5 + 1);
     EXPECT_DOUBLE_EQ(model.gradient(1), 5);
@@ -403,6 +403,7 @@ struct Normed : torch::nn::Module {
   Normed() {
     norm = register_module("norm", torch::nn::BatchNorm1d(3));
     linear = register_module("linear", torch::nn::Linear(3, 2));
+    fill(*this, at::kFloat);
   }
   at::Tensor forward(const at::Tensor& x) { return linear(norm(x)); }
   torch::nn::BatchNorm1d norm{nullptr};

@@ -49,9 +49,9 @@ inline at::Tensor numbers(std::uint64_t seed, at::IntArrayRef shape) {
   return torch::randn(shape, generator, torch::kDouble).to(here);
 }
 
-// This rank's rows of a global batch.
+// This rank's rows of a global batch, where this rank computes.
 inline at::Tensor share(const at::Tensor& batch, const Communicator& world) {
-  return batch.chunk(world.size())[static_cast<std::size_t>(world.rank())];
+  return batch.chunk(world.size())[static_cast<std::size_t>(world.rank())].to(here);
 }
 
 // An input for a model. The backward throws std::runtime_error after it has computed the gradients of all weights.
@@ -131,7 +131,8 @@ MakeOptimizer maker(const Options& options) {
   return [options](const std::vector<ParameterRange>& ranges) { return std::make_unique<Kind>(ranges, options); };
 }
 
-// Runs `function` on every rank and returns the results. An exception of a rank fails the test with its text.
+// Runs `function` on every rank and returns the results, as tensors of the CPU. An exception of a rank fails the test
+// with its text.
 inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Communicator&)>& function,
                                      const std::string& backend = "auto") {
   std::vector<Tensors> results(static_cast<std::size_t>(ranks));
@@ -141,7 +142,10 @@ inline std::vector<Tensors> on_ranks(int ranks, const std::function<Tensors(Comm
     // A stream of the rank's own, as threads share the default stream.
     c10::OptionalStreamGuard guard;
     if (on_gpu) guard.reset_stream(c10::impl::VirtualGuardImpl(at::kCUDA).getNewStream(here));
-    results[static_cast<std::size_t>(world.rank())] = function(world);
+    Tensors& own = results[static_cast<std::size_t>(world.rank())];
+    own = function(world);
+    for (at::Tensor& tensor : own)
+      if (tensor.defined()) tensor = tensor.cpu();
   };
   try {
     run_threads(
@@ -176,9 +180,10 @@ inline Tensors agreed(int ranks, const std::function<Tensors(Communicator&)>& fu
 }
 
 // The text of the InvalidArgument that each rank gets, or "no error".
-inline std::vector<std::string> errors_on(int ranks, const std::function<void(Communicator&)>& function) {
+inline std::vector<std::string> errors_on(int ranks, const std::function<void(Communicator&)>& function,
+                                          const std::string& backend = "auto") {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks), "no error");
-  on_ranks(ranks, [&](Communicator& world) -> Tensors {
+  const auto run = [&](Communicator& world) -> Tensors {
     try {
       function(world);
     } catch (const InvalidArgument& error) {
@@ -187,7 +192,8 @@ inline std::vector<std::string> errors_on(int ranks, const std::function<void(Co
     }
     world.barrier();
     return {torch::zeros(1)};
-  });
+  };
+  on_ranks(ranks, run, backend);
   return texts;
 }
 

@@ -19,6 +19,7 @@
 #include "reigen/parallel/join.h"
 #include "reigen/parallel/strategies.h"
 #include "reigen/parallel/verify.h"
+#include "reigen/tensor/collectives.h"
 
 namespace reigen::parallel::shard_test {
 namespace {
@@ -94,6 +95,15 @@ void train_step(DataParallel<Wide>& parallel, optim::Optimizer& optimizer, std::
   optimizer.zero_grad();
 }
 
+// All elements of an entry of which each rank has a part.
+at::Tensor whole(const optim::NamedTensor& entry, const Communicator& world) {
+  if (!entry.is_divided()) return entry.tensor.clone();
+  at::Tensor all = at::zeros_like(entry.tensor);
+  const auto own = [&](const at::Tensor& of) { return of.flatten().narrow(0, entry.part->first, entry.part->count); };
+  own(all).copy_(own(entry.tensor));
+  return tensor::all_reduce(all, world);
+}
+
 // Weights, states and the average of the weights after some steps.
 Tensors train(Communicator& world, const Case& one, const DataParallelOptions& options) {
   Wide model(one.type);
@@ -107,8 +117,8 @@ Tensors train(Communicator& world, const Case& one, const DataParallelOptions& o
     const auto swapped = average.swap_in();  // like a validation in the middle
   }
   Tensors result = values_of(model);
-  for (const auto& entry : optimizer->state()) result.push_back(entry.tensor.clone());
-  for (const auto& entry : average.state()) result.push_back(entry.tensor.clone());
+  for (const auto& entry : optimizer->state()) result.push_back(whole(entry, world));
+  for (const auto& entry : average.state()) result.push_back(whole(entry, world));
   const auto swapped = average.swap_in();
   for (auto& value : values_of(model)) result.push_back(value);
   return result;
@@ -144,7 +154,7 @@ TEST_P(ShardedRanks, AStateGoesFromOwnToSharedAndBack) {
         if (step > 0) optimizer->load_state(state, static_cast<std::int64_t>(step));
         for (int i = 0; i < 3; ++i) train_step(parallel, *optimizer, step++, world);
         state.clear();
-        for (const auto& entry : optimizer->state()) state.push_back({entry.name, entry.tensor.clone()});
+        for (const auto& entry : optimizer->state()) state.push_back({entry.name, whole(entry, world)});
         world.barrier();  // all ranks have copied the shared data
         for (auto& parameter : model.parameters()) parameter.set_data(parameter.detach().clone());
       }
@@ -343,6 +353,47 @@ TEST_P(EveryShard, AStepOfAnotherOptimizerIsRefused) {
   });
   EXPECT_THAT(texts, Each(AllOf(HasSubstr("changed otherwise than by an optimizer of reigen::optim"),
                                 HasSubstr("use reigen::optim"))));
+}
+
+// Over a network and on GPUs each rank has the mean of its share only, and `.grad` has no values. So LibTorch refuses to
+// step with it, and to clip it. With Shard::kOptimizer every rank has all gradients, so any optimizer works.
+TEST(Shard, AGradientWithoutValuesCannotBeUsedByMistake) {
+  for (const Shard shard : {Shard::kGradients, Shard::kParameters}) {
+    on_ranks(
+        2,
+        [&](Communicator& world) -> Tensors {
+          Wide model(at::kFloat);
+          auto parallel = data_parallel(model, world, sharing(shard));
+          torch::optim::SGD sgd(model.parameters(), torch::optim::SGDOptions(0.1));
+          torch::optim::AdamW adam(model.parameters());
+          loss_of(parallel(input_of(0, world))).backward();
+          EXPECT_THROW(sgd.step(), c10::Error);
+          EXPECT_THROW(adam.step(), c10::Error);
+          EXPECT_THROW(torch::nn::utils::clip_grad_norm_(model.parameters(), 1.0), c10::Error);
+          return {};
+        },
+        on_gpu ? "auto" : "tcp");
+  }
+}
+
+// A mark that is zeroed in place stands for no gradient, so the next gradient is not added to the old mean.
+TEST(Shard, GradientsWithoutValuesMayBeZeroedInPlace) {
+  const auto train = [](Shard shard, bool in_place) {
+    const auto on_rank = [=](Communicator& world) {
+      Wide model(at::kFloat);
+      auto parallel = data_parallel(model, world, sharing(shard));
+      optim::SGD optimizer(parallel.parameters(), {.lr = 1e-4});
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        loss_of(parallel(input_of(step, world))).backward();
+        optimizer.step();
+        model.zero_grad(/*set_to_none=*/!in_place);
+      }
+      return values_of(model);
+    };
+    return on_ranks(2, on_rank, on_gpu ? "auto" : "tcp")[0];
+  };
+  EXPECT_TRUE(same_bits(train(Shard::kGradients, true), train(Shard::kNone, true)));
+  EXPECT_TRUE(same_bits(train(Shard::kGradients, true), train(Shard::kGradients, false)));
 }
 
 TEST_P(EveryShard, AChangeOnEveryRankBehindAStepOfOursIsRefused) {

@@ -18,6 +18,8 @@ const bool kHidden = [] {
 
 class DeviceRunTest : public TrainerTest {
  protected:
+  DeviceRunTest() { device_ = usual_device_ = Device::cpu(); }  // a test chooses the device itself
+
   // On a GPU ranks have shares as over a network. So ranks on the CPU that share something use one.
   void fit_on(const char* device, int ranks, Config run, const Prepare& prepare = {}) {
     run.train.device = device;

@@ -52,6 +52,10 @@ inline std::vector<nlohmann::json> lines_of_kind(const fs::path& directory, bool
 inline std::vector<nlohmann::json> lines_of(const fs::path& directory) { return lines_of_kind(directory, true); }
 inline std::vector<nlohmann::json> validations_of(const fs::path& directory) { return lines_of_kind(directory, false); }
 
+// Whether the runs of TrainerTest train on GPUs, each rank on one of its own. on_gpu.cc sets it, for a program in which
+// LibTorch's device "cuda" is played by the CPU.
+inline bool on_gpu = false;
+
 // A net so small that a whole run takes milliseconds. A formula makes the data.
 struct SmallNet : torch::nn::Module {
   explicit SmallNet(int width = 16)
@@ -141,6 +145,7 @@ class TrainerTest : public ::testing::Test {
     config.train.global_batch = 97;
     config.train.precision = "fp64";
     config.train.threads = 1;
+    config.train.device = usual_device_.is_cpu() ? "cpu" : "cuda";
     config.optim.lr = 0.01;
     return config;
   }
@@ -209,7 +214,8 @@ class TrainerTest : public ::testing::Test {
 
   fs::path root_;
   std::string backend_ = "auto";
-  Device device_ = {};
+  Device usual_device_ = on_gpu ? Device::cuda() : Device::cpu();  // where config() trains
+  Device device_ = usual_device_;
   int width_ = 16;  // of the net
   std::string output_;
   std::string failure_text_;

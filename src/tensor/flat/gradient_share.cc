@@ -2,31 +2,28 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-
 namespace reigen::tensor {
 
 void GradientShare::add_mark(at::IntArrayRef shape) {
-  marks_.push_back(at::full({}, NAN, made_.tensor().options()).expand(shape).detach());
+  marks_.push_back({.tensor = at::empty(shape, made_.tensor().options().device(at::kMeta))});
 }
 
 bool GradientShare::is_marked(std::size_t segment, const at::Tensor& gradient) const {
-  return gradient.defined() && gradient.unsafeGetTensorImpl() == marks_[segment].unsafeGetTensorImpl();
+  // zero_grad(false) of a module replaces `.grad` by another tensor with its storage.
+  return gradient.defined() && gradient.is_meta() &&
+         gradient.storage().unsafeGetStorageImpl() == marks_[segment].tensor.storage().unsafeGetStorageImpl();
 }
 
-void GradientShare::mark(std::size_t segment, const at::Tensor& parameter) const {
-  parameter.mutable_grad() = marks_[segment];
+void GradientShare::mark(std::size_t segment, const at::Tensor& parameter) {
+  Mark& mark = marks_[segment];
+  mark.version = mark.tensor._version();
+  parameter.mutable_grad() = mark.tensor;
 }
 
 bool GradientShare::take_mark(std::size_t segment, const at::Tensor& parameter) const {
   if (!is_marked(segment, parameter.grad())) return false;
   parameter.mutable_grad().reset();
-  // LibTorch refuses to zero an expanded tensor in place, unless the tensor has a single element. So only a mark with a
-  // single element can have been zeroed.
-  at::Tensor mark = marks_[segment];
-  const bool was_zeroed = mark.numel() == 1 && !std::isnan(mark.item<double>());
-  if (was_zeroed) mark.fill_(NAN);
-  return !was_zeroed;
+  return marks_[segment].tensor._version() == marks_[segment].version;
 }
 
 }  // namespace reigen::tensor

@@ -1,6 +1,7 @@
 // Gradients of which a rank keeps only its share of the mean. The gradients have memory from the time when backward
 // makes them until they are averaged. After that the range's gradients() hold the share, and `.grad` is a mark: a
-// tensor that is NaN everywhere and takes the memory of one element.
+// tensor of LibTorch's device "meta", which has a shape and no values. LibTorch refuses to compute with a mark and a
+// weight. So an optimizer that knows nothing of shares ends with an error, and not with wrong weights.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -26,14 +27,18 @@ class GradientShare {
   void add_mark(at::IntArrayRef shape);
   bool is_marked(std::size_t segment, const at::Tensor& gradient) const;
   // Sets `.grad` of the parameter to the segment's mark.
-  void mark(std::size_t segment, const at::Tensor& parameter) const;
+  void mark(std::size_t segment, const at::Tensor& parameter);
   // If `.grad` is the segment's mark, makes `.grad` undefined. Returns whether `.grad` was the mark and the mark stood
   // for a gradient. A mark that the caller has zeroed in place stands for no gradient.
   bool take_mark(std::size_t segment, const at::Tensor& parameter) const;
 
  private:
+  struct Mark {
+    at::Tensor tensor;
+    std::int64_t version = 0;  // when it was set; each operation in place adds 1
+  };
   TransientFlat made_;
-  std::vector<at::Tensor> marks_;
+  std::vector<Mark> marks_;
 };
 
 }  // namespace reigen::tensor
