@@ -370,6 +370,7 @@ void Engine::step_back() {
 }
 
 void Engine::wait(WorkState& work, const Deadline& deadline) {
+  base::require_waiting_allowed();
   drive_for(work, deadline, [&] { return work.completed.load(); });
   if (work.error) throw_error(work);
 }
@@ -379,8 +380,6 @@ void Engine::wait_on(WorkState& work, const Stream& stream) {
   const Device own = backend_->device();
   if (stream.device.is_cpu() || own.is_cpu()) return wait(work, Deadline::never());
   check_stream(stream, own, name_of(work.call.kind));
-  // A complete call needs no waiting. So return before drive_for(), which throws where waiting is not allowed.
-  if (work.completed.load() && !work.error) return;
   bool follows = false;
   drive_for(work, Deadline::never(), [&] {
     if (work.completed.load() || follows) return true;
@@ -395,9 +394,9 @@ void Engine::wait_on(WorkState& work, const Stream& stream) {
 }
 
 // Drives (advances the operations), or waits while another thread drives, until `finished` returns true or the work is
-// complete. Only the driver thread calls `finished`.
+// complete. Only the driver thread calls `finished`. It may wait for other ranks, unless `finished` returns true at
+// once.
 void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::function<bool()>& finished) {
-  base::require_waiting_allowed();
   const auto done = [&] { return work.completed.load(); };
   const bool found_done = done();
   for (bool over = found_done; !over;) {
@@ -416,8 +415,12 @@ void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::fun
       waiters_.fetch_sub(1);
     }
     if (drive.owns_lock()) {
-      drive_until(finished, deadline, may_spin_ ? kSpinFor : kYieldFor);
       over = finished();
+      if (!over) {
+        base::require_waiting_allowed();
+        drive_until(finished, deadline, may_spin_ ? kSpinFor : kYieldFor);
+        over = finished();
+      }
       drive.unlock();
     }
     over = over || done();

@@ -391,7 +391,8 @@ TEST(Cases, GradientsThatTheUserReplacesAreTaken) {
     auto parallel = data_parallel(model, world);
     parallel(Indices{0}, 1.0).sum().backward();
     model.branches[0].mutable_grad() = model.branches[0].grad() * (world.rank() + 1.0);
-    model.branches[1].mutable_grad() = torch::full({3}, 10.0 * world.rank(), at::TensorOptions(at::kDouble).device(here));
+    model.branches[1].mutable_grad() =
+        torch::full({3}, 10.0 * world.rank(), at::TensorOptions(at::kDouble).device(here));
     parallel(Indices{0}, 1.0).sum().backward();
     EXPECT_DOUBLE_EQ(model.gradient(0), 1.5 + 1);
     EXPECT_DOUBLE_EQ(model.gradient(1), 5);

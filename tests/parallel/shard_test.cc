@@ -355,8 +355,8 @@ TEST_P(EveryShard, AStepOfAnotherOptimizerIsRefused) {
                                 HasSubstr("use reigen::optim"))));
 }
 
-// Over a network and on GPUs each rank has the mean of its share only, and `.grad` has no values. So LibTorch refuses to
-// step with it, and to clip it. With Shard::kOptimizer every rank has all gradients, so any optimizer works.
+// Over a network and on GPUs each rank has the mean of its share only, and `.grad` has no values. So LibTorch refuses
+// to step with it, and to clip it. With Shard::kOptimizer every rank has all gradients, so any optimizer works.
 TEST(Shard, AGradientWithoutValuesCannotBeUsedByMistake) {
   for (const Shard shard : {Shard::kGradients, Shard::kParameters}) {
     on_ranks(

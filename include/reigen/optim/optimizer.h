@@ -78,8 +78,8 @@ class Optimizer {
 
   // The whole state except the options, for a checkpoint. Each entry "<parameter>.<state>" has the parameter's shape;
   // the master weights are "<parameter>.master". The entry "<parameter>.step" is one fp32 number. The tensors are the
-  // state itself, not copies, so read them only between steps. If ranks shard the state, each entry says which part this
-  // rank has (NamedTensor::part). Read only this part: on a GPU the rest has no memory.
+  // state itself, not copies, so read them only between steps. If ranks shard the state, each entry says which part
+  // this rank has (NamedTensor::part). Read only this part: on a GPU the rest has no memory.
   virtual std::vector<NamedTensor> state() const = 0;
 
   // Sets the state to the given results of earlier calls of state() and steps(). The entries may have any order. Throws
