@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "nn/failed_unit.h"
 
 namespace reigen::nn {
 
@@ -14,6 +15,11 @@ namespace {
 constexpr std::size_t kLayers = 6;  // number of Layers; at each Layer one function can wrap the unit's forward
 
 std::size_t place_of(Layer layer) { return static_cast<std::size_t>(layer); }
+
+std::string& failed() {
+  static thread_local std::string name;
+  return name;
+}
 
 const char* name_of(Layer layer) {
   switch (layer) {
@@ -81,7 +87,17 @@ const at::Tensor& Unit::only(const std::string& name, const Carry& carry) {
   return carry.front();
 }
 
-Carry call(const Unit& unit, const Carry& input) { return unit.state_->run(0, input); }
+const std::string& failed_unit() { return failed(); }
+void forget_failed_unit() { failed().clear(); }
+
+Carry call(const Unit& unit, const Carry& input) {
+  try {
+    return unit.state_->run(0, input);
+  } catch (...) {
+    if (failed().empty()) failed() = unit.name();
+    throw;
+  }
+}
 
 at::Tensor call(const Unit& unit, const at::Tensor& input) {
   Carry output = call(unit, Carry{input});

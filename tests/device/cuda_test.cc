@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/look.h"
 #include "fakes/cuda/stand_in.h"
 #include "reigen/base/error.h"
 
@@ -81,6 +82,29 @@ TEST(Cuda, GpusThatAreTooOldAreRefused) {
   EXPECT_EQ(refusal(75, false), "none");
   EXPECT_THAT(refusal(75, true), AllOf(HasSubstr("does not compute in bf16"), HasSubstr("train.precision fp16")));
   EXPECT_EQ(refusal(80, true), "none");
+}
+
+// In the mode "prohibited" no process may use the GPU. In the mode "exclusive" another process has it, and the first
+// call that needs the GPU fails.
+TEST(Cuda, GpusThatAnotherProcessHasOrThatNoneMayUseAreTold) {
+  for (const int mode : {kCudaProhibited, kCudaExclusive}) {
+    stand_in::set_compute_mode(mode);
+    const bool is_prohibited = mode == kCudaProhibited;
+    EXPECT_EQ(look().gpus.at(1).mode, is_prohibited ? "prohibited" : "one process at a time");
+    std::string text;
+    try {
+      require_usable(1, false);
+      (void)allocate(1, 64);
+    } catch (const Error& error) {
+      text = error.what();
+      EXPECT_EQ(error.exit_code(), ExitCode::kUnavailable);
+    }
+    stand_in::set_compute_mode(0);
+    EXPECT_THAT(text,
+                AllOf(HasSubstr(is_prohibited ? "compute mode prohibited" : "in a compute mode in which one process"),
+                      HasSubstr("nvidia-smi --compute-mode=DEFAULT")));
+    EXPECT_NO_THROW(allocate(1, 64));
+  }
 }
 
 TEST(Cuda, ADriverThatIsTooOldIsToldWithBothVersions) {

@@ -470,9 +470,11 @@ TEST_F(DeviceRunTest, SaysWhatFitsIntoTheMemoryOfTheGpu) {
   EXPECT_THAT(failure_text_, AllOf(HasSubstr("do not fit into memory"), HasSubstr("free memory of host"),
                                    HasSubstr("GPU 0000:"), HasSubstr("--parallel.shard parameters needs")));
   stand_in::leave_memory(std::size_t{250} << 20);  // no room for the activations of 49 samples, 149 MiB a tensor
-  EXPECT_EQ(failure(2, run), ExitCode::kOsResource);
-  EXPECT_THAT(failure_text_, AllOf(HasSubstr("out of memory of the GPU in step 1"), HasSubstr("samples at a time"),
-                                   HasSubstr("weights 33.6 MiB"), HasSubstr("fix: --train.micro_batch "),
+  const Prepare units = [](int, SmallTask& task, TrainerOptions&) { task.has_units = true; };
+  EXPECT_EQ(failure(2, run, units), ExitCode::kOsResource);
+  EXPECT_THAT(failure_text_, AllOf(HasSubstr("out of memory of the GPU in step 1, in the forward of unit fc1"),
+                                   HasSubstr("samples at a time"), HasSubstr("weights 33.6 MiB"),
+                                   HasSubstr("fix: --train.micro_batch "),
                                    HasSubstr(", with which forward and backward of this step fitted")));
   stand_in::leave_memory(stand_in::kMemory);
 }

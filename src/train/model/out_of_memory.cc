@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/failed_unit.h"
 #include "reigen/base/bytes.h"
 #include "reigen/nn/sync_batch_norm.h"
 #include "train/model/activations.h"
@@ -131,7 +132,8 @@ Error to_error(const OutOfMemory& what, const Config& config) {
     fix += "; the environment variable PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True avoids the pieces";
   }
   return {ExitCode::kOsResource,
-          Report{.what = fmt::format("out of memory of the GPU in step {}", what.step),
+          Report{.what = fmt::format("out of memory of the GPU in step {}{}", what.step,
+                                     what.unit.empty() ? "" : ", in the forward of unit " + what.unit),
                  .got = fmt::format("{}; {} samples at a time; weights {}, gradients {}, states {}{}", what.text,
                                     samples, in_bytes(what.held.parameters), in_bytes(what.held.gradients),
                                     in_bytes(what.held.optimizer), pieces),
@@ -141,6 +143,7 @@ Error to_error(const OutOfMemory& what, const Config& config) {
 Error out_of_memory(const std::string& text, Run& run, TrainedModel& model, const data::Batch& batch, bool computed) {
   OutOfMemory what{.text = text,
                    .step = run.done + 1,
+                   .unit = nn::failed_unit(),
                    .samples = batch.count,
                    .has_micro_batches = run.manual == nullptr,
                    .held = model.memory_of_layout(),

@@ -26,6 +26,7 @@ struct Fitting {
 struct OutOfMemory {
   std::string text = {};  // LibTorch's message
   std::int64_t step = 0;
+  std::string unit = {};                               // in whose forward it was; empty if that is not known
   std::int64_t samples = 0;                            // of this rank in a step
   bool has_micro_batches = true;                       // false: the task is a ManualTask
   MemoryUse held = {};                                 // what the run holds between steps, by the layout

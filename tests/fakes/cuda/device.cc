@@ -28,6 +28,7 @@ namespace {
 constexpr int kPinned = -1;
 thread_local int current_device = 0;
 std::atomic<int> capability{90};
+std::atomic<int> compute_mode{0};
 std::atomic<void (*)(int device)> empty_cache{nullptr};
 
 struct Block {
@@ -219,6 +220,7 @@ void hide_memory() {
 }
 
 void set_capability(int ten_times) { capability.store(ten_times); }
+void set_compute_mode(int mode) { compute_mode.store(mode); }
 void set_cache(void (*empty)(int device)) { empty_cache.store(empty); }
 
 void leave_memory(std::size_t bytes) {
@@ -359,6 +361,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   if (stand_in::is_refused("cudaMalloc")) return cudaErrorStreamCaptureUnsupported;
+  if (stand_in::compute_mode.load() != cudaComputeModeDefault) return cudaErrorDevicesUnavailable;
   {
     std::lock_guard lock(stand_in::machine().mutex);
     const int device = stand_in::device_now();
@@ -455,6 +458,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrComputeCapabilityMajor: *value = stand_in::capability.load() / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = stand_in::capability.load() % 10; break;
     case cudaDevAttrMultiProcessorCount: *value = 4; break;
+    case cudaDevAttrComputeMode: *value = stand_in::compute_mode.load(); break;
     default: *value = 0;
   }
   return cudaSuccess;

@@ -34,6 +34,9 @@ void hide_memory();
 
 // From now on each device has this compute capability, 90 for 9.0 (as at first).
 void set_capability(int ten_times);
+// From now on each device is in this compute mode: 0, shared by processes (as at first); 2, prohibited; 3, for one
+// process at a time. In mode 3 another process has each device.
+void set_compute_mode(int mode);
 // From now on each device can give so many bytes more than it has given now. At first it can give kMemory.
 inline constexpr std::size_t kMemory = std::size_t{16} << 30;
 void leave_memory(std::size_t bytes);
