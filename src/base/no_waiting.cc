@@ -8,6 +8,7 @@ namespace reigen::base {
 namespace {
 
 thread_local const char* scope = nullptr;
+thread_local std::int64_t waits = 0;
 
 }  // namespace
 
@@ -17,6 +18,11 @@ NoWaiting::~NoWaiting() { scope = outer_; }
 
 bool waiting_is_allowed() { return scope == nullptr; }
 
-void require_waiting_allowed() { REIGEN_ASSERT(scope == nullptr, "{} waits for another rank", scope); }
+void require_waiting_allowed() {
+  ++waits;
+  REIGEN_ASSERT(scope == nullptr, "{} waits for another rank", scope);
+}
+
+std::int64_t waits_of_this_thread() { return waits; }
 
 }  // namespace reigen::base

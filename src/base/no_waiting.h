@@ -1,9 +1,11 @@
 // Marks a scope in which code must not wait for another rank. An example is a hook of backward. Another rank may
 // already be at a later layer of the same backward pass, and may wait for this rank in that layer (batch statistics,
 // tensor parallel layers). If the hook on this rank waited for the other rank as well, this would be a deadlock. Every
-// function that waits for another rank calls require_waiting_allowed() first.
+// function calls require_waiting_allowed() before it waits for another rank.
 // Thread rule: a scope counts for the thread that opened it.
 #pragma once
+
+#include <cstdint>
 
 namespace reigen::base {
 
@@ -24,5 +26,8 @@ bool waiting_is_allowed();
 
 // Throws InternalError if the calling thread is in a NoWaiting scope.
 void require_waiting_allowed();
+
+// How often the calling thread has called require_waiting_allowed().
+std::int64_t waits_of_this_thread();
 
 }  // namespace reigen::base

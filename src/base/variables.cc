@@ -63,7 +63,7 @@ std::vector<UnknownVariable> unknown_variables() {
   for (const std::string_view name : kOfRecipes) known.emplace_back(name.substr(kPrefix.size()));
   std::vector<UnknownVariable> unknown;
   for (const auto& [variable, value] : all_environment()) {
-    const std::string& name = variable;                         // a lambda below cannot capture part of a pair in C++20
+    const std::string& name = variable;  // with older versions of clang no lambda can capture `variable`
     if (!name.starts_with(kPrefix) || value.empty()) continue;  // an empty value counts as not set
     const std::string own = name.substr(kPrefix.size());
     if (std::find(known.begin(), known.end(), own) != known.end()) continue;

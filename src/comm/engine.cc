@@ -25,6 +25,7 @@ constexpr auto kSpinFor = microseconds(60);
 constexpr auto kYieldFor = microseconds(50);
 constexpr int kPauses = 4;                                     // pause instructions between two attempts to advance
 constexpr int kFirstLooks = 64;                                // a blocking call's attempts before it reads the clock
+constexpr int kRoundsBesideADriver = 20;                       // of 1 ms, see drive_for()
 constexpr auto kSleepSlice = milliseconds(20);                 // longest sleep between two checks of the peers
 constexpr std::size_t kCarriedAtOnce = std::size_t{64} << 10;  // moving this many bytes costs less than waking a thread
 
@@ -370,7 +371,6 @@ void Engine::step_back() {
 }
 
 void Engine::wait(WorkState& work, const Deadline& deadline) {
-  base::require_waiting_allowed();
   drive_for(work, deadline, [&] { return work.completed.load(); });
   if (work.error) throw_error(work);
 }
@@ -394,12 +394,21 @@ void Engine::wait_on(WorkState& work, const Stream& stream) {
 }
 
 // Drives (advances the operations), or waits while another thread drives, until `finished` returns true or the work is
-// complete. Only the driver thread calls `finished`. It may wait for other ranks, unless `finished` returns true at
-// once.
+// complete. Only the driver thread calls `finished`. In a scope that forbids to wait for other ranks this function does
+// what this rank can do alone, and throws InternalError if that is not enough. There it waits only for another thread
+// of this rank that drives, and not for as long as that thread may wait for other ranks.
 void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::function<bool()>& finished) {
   const auto done = [&] { return work.completed.load(); };
-  const bool found_done = done();
-  for (bool over = found_done; !over;) {
+  if (done()) return;
+  struct StepBack {
+    Engine& engine;
+    ~StepBack() { engine.step_back(); }
+  } const at_the_end{*this};
+  auto require_allowed = [is_known = false]() mutable {
+    if (!std::exchange(is_known, true)) base::require_waiting_allowed();
+  };
+  int rounds = 0;
+  for (bool over = false; !over;) {
     std::unique_lock drive(drive_mutex_, std::try_to_lock);
     if (!drive.owns_lock()) {
       waiters_.fetch_add(1);
@@ -413,11 +422,17 @@ void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::fun
       }
       listeners_.fetch_sub(1);
       waiters_.fetch_sub(1);
+      if (!drive.owns_lock() && ++rounds == kRoundsBesideADriver) require_allowed();
     }
     if (drive.owns_lock()) {
       over = finished();
+      if (!over && !base::waiting_is_allowed()) {
+        while (drive_once()) {
+        }
+        over = finished();
+      }
       if (!over) {
-        base::require_waiting_allowed();
+        require_allowed();
         drive_until(finished, deadline, may_spin_ ? kSpinFor : kYieldFor);
         over = finished();
       }
@@ -425,13 +440,11 @@ void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::fun
     }
     over = over || done();
     if (!over && deadline.expired()) {
-      step_back();
       throw Timeout(
           fmt::format("[{}] rank {} of {} group \"{}\" #{}: not complete at the caller's deadline; it goes on",
                       name_of(work.call.kind), rank_, size_, name_, work.sequence));
     }
   }
-  if (!found_done) step_back();
 }
 
 void Engine::throw_error(const WorkState& work) {

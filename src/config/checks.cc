@@ -31,18 +31,26 @@ class Rules {
   bool says(const std::string& option) const {
     const std::size_t end = option.find(' ');
     const Field& row = row_of(rows_, option.substr(0, end));
-    if (end != std::string::npos) return row.text() == option.substr(end + 1);
+    if (end != std::string::npos) {
+      const std::string value = option.substr(end + 1);
+      REIGEN_ASSERT(row.is_switch() || std::count(row.choices.begin(), row.choices.end(), value) == 1,
+                    "a rule names {}, which is no value", option);
+      return row.text() == value;
+    }
     return !row.is_none() && row.text() != row_of(usual_rows_, option).text();
   }
 
   void apart(const std::string& one, const std::string& other, const std::string& why = {},
              const std::string& fix = "leave one of the two out") const {
-    if (says(one) && says(other)) refuse(fmt::format("{} and {} do not go together", one, other), why, fix);
+    const bool has_both = says(one) & says(other);  // both are asked, so that a wrong name is found in every run
+    if (has_both) refuse(fmt::format("{} and {} do not go together", one, other), why, fix);
   }
 
   void needs(const std::string& option, const std::string& other, const std::string& why = {}) const {
-    const std::string fix = fmt::format("set {}: {}", other, row_of(rows_, other).meaning);
-    if (says(option) && !says(other)) refuse(fmt::format("{} needs {}", option, other), why, fix);
+    const Field& usual = row_of(usual_rows_, other);
+    const std::string than = usual.is_none() ? "" : fmt::format(" to another value than {}", usual.text());
+    const std::string fix = fmt::format("set {}{}: {}", other, than, row_of(rows_, other).meaning);
+    if (says(option) & !says(other)) refuse(fmt::format("{} needs {}", option, other), why, fix);
   }
 
   // Checks the rules that the rows of these sections say themselves: Field::owners and Field::needs. No sections: all.
@@ -157,13 +165,16 @@ void check_run(const Config& config, const Rules& rules) {
   rules.apart("checkpoint.every", "checkpoint.every_steps", "they say the same", "leave checkpoint.every_steps out");
   if (const std::string& time = config.train.max_time;
       !time.empty() && parse_duration("train.max_time", time).unit != Duration::Unit::kSeconds)
-    refuse("train.max_time is no time", time, "write s, min or h, as 45 min; train.max_steps counts steps");
+    throw InvalidArgument(Report{.what = "train.max_time is a time",
+                                 .got = time,
+                                 .expected = "a number with s, min or h, as 45 min",
+                                 .fix = "train.max_steps and train.epochs count steps and epochs"});
   for (const std::string option : {"run.dir", "run.resume"})
     rules.apart("run.fast_dev", option, "run.fast_dev leaves nothing on the disk");
-  for (const std::string option : {"run.resume", "run.fast_dev"})
-    rules.apart("run.find_lr", option, "run.find_lr begins with new weights or run.weights");
+  rules.apart("run.find_lr", "run.resume", "run.find_lr begins with new weights or run.weights");
+  rules.apart("run.find_lr", "run.fast_dev", "each of the two is a short run of its own");
   for (const std::string option : {"log.histograms", "log.images"})
-    rules.apart("log.tensorboard false", option, "it is written for TensorBoard");
+    rules.apart("log.tensorboard false", option, option + " is written for TensorBoard");
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ void change(const std::vector<ParameterRange>& ranges, double factor, double lim
   }
   for (const ParameterRange& range : ranges) {
     for (std::size_t i = 0; i < range.size(); ++i) {
-      if (range.is_active(i)) range.segments()[i].parameter.grad().unsafeGetTensorImpl()->bump_version();
+      const bool is_mark = range.share() != nullptr;  // the values that changed are in range.gradients()
+      if (range.is_active(i) && !is_mark) range.segments()[i].parameter.grad().unsafeGetTensorImpl()->bump_version();
     }
   }
 }

@@ -77,7 +77,8 @@ struct Field {
   std::string none = {};                     // the value that is the same as leaving the option out: "0"
   bool required = false;                     // whether the owners need a value of the option other than `none`
 
-  // The key of another option of the section. Without a value of this other option, the option means nothing.
+  // The key of another option of the section. This option means nothing while the other one has its default value. The
+  // code that reads the rows checks it; require_owned() does not.
   std::string needs = {};
 
   std::string name() const { return section + "." + key; }

@@ -67,8 +67,8 @@ enum class BufferPolicy {
 // weights, as with kOptimizer. Over a network each rank holds its share of the weights. The weights of a unit
 // (DataParallelOptions::units) are gathered while the unit runs. Gradients are averaged one unit at a time. A unit's
 // gradients take memory only from backward until they are averaged. After that each rank keeps its share of the mean.
-// `.grad` is then NaN everywhere, and only shows that a gradient exists. kParameters cannot be combined with a
-// strategy.
+// `.grad` is then a tensor without values (of LibTorch's device meta), and only shows that a gradient exists.
+// kParameters cannot be combined with a strategy.
 using Shard = layout::Sharding;
 using layout::to_text;  // to_text(Shard): "none", "optimizer", "gradients", "parameters"
 

@@ -68,6 +68,12 @@ void* gradient_data(const ParameterRange& range, std::size_t segment) {
   if (!gradient.defined()) return nullptr;
   if (range.share()) {
     if (!range.share()->is_marked(segment, gradient)) refuse_unaveraged(place.name);
+    if (range.share()->was_zeroed(segment)) {
+      const at::NoGradGuard no_grad;
+      const layout::Part own = range.part_of(place);
+      range.gradients().narrow(0, place.offset + own.first, own.count).zero_();
+      range.share()->mark(segment, place.parameter);
+    }
     return static_cast<std::byte*>(range.gradients().data_ptr()) +
            place.offset * static_cast<std::int64_t>(range.gradients().dtype().itemsize());
   }

@@ -5,7 +5,9 @@
 namespace reigen::tensor {
 
 void GradientShare::add_mark(at::IntArrayRef shape) {
-  marks_.push_back({.tensor = at::empty(shape, made_.tensor().options().device(at::kMeta))});
+  // An expanded tensor, because LibTorch refuses most operations in place on it.
+  const at::Tensor one = at::empty({}, made_.tensor().options().device(at::kMeta));
+  marks_.push_back({.tensor = one.expand(shape).detach()});
 }
 
 bool GradientShare::is_marked(std::size_t segment, const at::Tensor& gradient) const {
@@ -20,10 +22,14 @@ void GradientShare::mark(std::size_t segment, const at::Tensor& parameter) {
   parameter.mutable_grad() = mark.tensor;
 }
 
+bool GradientShare::was_zeroed(std::size_t segment) const {
+  return marks_[segment].tensor._version() != marks_[segment].version;
+}
+
 bool GradientShare::take_mark(std::size_t segment, const at::Tensor& parameter) const {
   if (!is_marked(segment, parameter.grad())) return false;
   parameter.mutable_grad().reset();
-  return marks_[segment].tensor._version() == marks_[segment].version;
+  return !was_zeroed(segment);
 }
 
 }  // namespace reigen::tensor

@@ -181,11 +181,6 @@ Living& living() {
   return *all;
 }
 
-std::int64_t& polls_of_this_thread() {
-  static thread_local std::int64_t polls = 0;
-  return polls;
-}
-
 Counts& counts(int device) {
   static auto* const all = new std::array<Counts, kDevices>;
   return all->at(static_cast<std::size_t>(device));
@@ -438,7 +433,6 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (stand_in::is_refused("cudaStreamQuery", stream)) return cudaErrorStreamCaptureUnsupported;
   if (queue_of(stream).is_idle()) return cudaSuccess;
   queue_of(stream).need_all();
-  ++stand_in::polls_of_this_thread();
   return cudaErrorNotReady;
 }
 

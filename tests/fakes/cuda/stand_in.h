@@ -71,10 +71,6 @@ struct Counts {
 };
 Counts& counts(int device);
 
-// How often the calling thread has asked whether an event or a stream is done, and it was not. A loop of such questions
-// is a wait of the host.
-std::int64_t& polls_of_this_thread();
-
 // The objects that are not freed, as text: "communicators 0, streams 0, events 0, blocks 0".
 std::string what_lives();
 
