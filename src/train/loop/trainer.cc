@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "nn/failed_unit.h"
 #include "reigen/config/duration.h"
 #include "reigen/tensor/compute_threads.h"
 #include "reigen/tensor/gpu_work.h"
@@ -424,7 +423,6 @@ bool Trainer::Impl::run_epoch(std::int64_t epoch) {
 
 void Trainer::Impl::step(const data::Batch& batch, double waited) {
   computed = false;
-  nn::forget_failed_unit();
   try {
     make_step(batch, waited);
   } catch (...) {

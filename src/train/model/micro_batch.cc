@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/philox.h"
+#include "nn/failed_unit.h"
 #include "reigen/nn/stand_in.h"
 #include "train/model/device.h"
 #include "train/model/precision.h"
@@ -52,6 +53,7 @@ data::MicroBatch without_weight(data::MicroBatch part) {
 }  // namespace
 
 at::Tensor loss_of(Run& run, const data::MicroBatch& part) {
+  nn::forget_failed_unit();
   const auto autocast = compute_type(run.config.train.precision, run.device);
   std::optional<nn::StandIn> stand_in;
   if (part.count == 0) stand_in.emplace();
