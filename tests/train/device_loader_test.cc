@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "fakes/cuda/device.h"
@@ -85,6 +87,8 @@ TEST_F(DeviceLoader, ADroppedBatchIsKeptUntilTheStreamHasUsedIt) {
       });
     }
   }
+  // A lazy stream begins by itself after 5 ms. So copies that do not wait for the kernels are made by now.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   may_go = true;
   may_go.notify_all();
   ASSERT_EQ(cudaStreamSynchronize(stream()), cudaSuccess);
