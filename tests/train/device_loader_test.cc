@@ -79,7 +79,7 @@ TEST_F(DeviceLoader, ADroppedBatchIsKeptUntilTheStreamHasUsedIt) {
   std::vector<float> seen(16, -1);
   {
     Epoch epoch = loader.epoch(0);
-    for (std::size_t step = 0; step < 3; ++step) {
+    for (std::size_t step = 0; step < seen.size(); ++step) {
       const Batch* batch = epoch.next();
       stand_in::enqueue(stream(), [&, step, data = batch->input.const_data_ptr()] {
         may_go.wait(false);
@@ -92,7 +92,7 @@ TEST_F(DeviceLoader, ADroppedBatchIsKeptUntilTheStreamHasUsedIt) {
   may_go = true;
   may_go.notify_all();
   ASSERT_EQ(cudaStreamSynchronize(stream()), cudaSuccess);
-  for (std::size_t step = 0; step < 3; ++step) EXPECT_EQ(seen[step], 4.0F * static_cast<float>(step));
+  for (std::size_t step = 0; step < seen.size(); ++step) EXPECT_EQ(seen[step], 4.0F * static_cast<float>(step));
 }
 
 TEST_F(DeviceLoader, TheHostWaitsForNothing) {
