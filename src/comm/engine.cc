@@ -395,8 +395,8 @@ void Engine::wait_on(WorkState& work, const Stream& stream) {
 
 // Drives (advances the operations), or waits while another thread drives, until `finished` returns true or the work is
 // complete. Only the driver thread calls `finished`. In a scope that forbids to wait for other ranks this function does
-// what this rank can do alone, and throws InternalError if that is not enough. There it waits only for another thread
-// of this rank that drives, and not for as long as that thread may wait for other ranks.
+// what this rank can do alone, and throws InternalError if that is not enough. In such a scope it waits at most 20 ms
+// for another thread of this rank that drives.
 void Engine::drive_for(WorkState& work, const Deadline& deadline, const std::function<bool()>& finished) {
   const auto done = [&] { return work.completed.load(); };
   if (done()) return;

@@ -53,7 +53,8 @@ class Rules {
     if (says(option) & !says(other)) refuse(fmt::format("{} needs {}", option, other), why, fix);
   }
 
-  // Checks the rules that the rows of these sections say themselves: Field::owners and Field::needs. No sections: all.
+  // Checks the rules that the rows of these sections say themselves: Field::owners and Field::needs. Without
+  // sections it checks all rows.
   void of_rows(const std::set<std::string>& sections = {}) const {
     std::vector<Field> rows = rows_;
     std::erase_if(rows, [&](const Field& row) { return !sections.empty() && !sections.contains(row.section); });
@@ -158,9 +159,8 @@ void check_parallel(const ParallelConfig& config, const Rules& rules) {
 // When something happens in a run, and what a run leaves.
 void check_run(const Config& config, const Rules& rules) {
   parse_duration("validate.every", config.validate.every);
-  for (const auto& [option, text] : {std::pair("log.histograms", config.log.histograms),
-                                     {"checkpoint.every", config.checkpoint.every},
-                                     {"train.max_time", config.train.max_time}})
+  for (const auto& [option, text] :
+       {std::pair("log.histograms", config.log.histograms), {"checkpoint.every", config.checkpoint.every}})
     if (!text.empty()) parse_duration(option, text);
   rules.apart("checkpoint.every", "checkpoint.every_steps", "they say the same", "leave checkpoint.every_steps out");
   if (const std::string& time = config.train.max_time;
