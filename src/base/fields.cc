@@ -197,6 +197,15 @@ bool Field::set(const std::string& text) const {
   return true;
 }
 
+const Field* find(const std::vector<Field>& rows, std::string_view name) {
+  // Rules look up some hundred names at each start, so no name() is made for each row.
+  const std::size_t dot = std::min(name.find('.'), name.size());
+  const std::string_view key = name.substr(std::min(dot + 1, name.size()));
+  const auto is_it = [&](const Field& row) { return row.key == key && row.section == name.substr(0, dot); };
+  const auto found = std::find_if(rows.begin(), rows.end(), is_it);
+  return found == rows.end() ? nullptr : &*found;
+}
+
 void throw_no_alternative(const std::string& name, const std::vector<std::string>& names) {
   throw InvalidArgument(Report{.what = fmt::format("there is no alternative {}", name),
                                .got = name,

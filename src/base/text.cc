@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -65,6 +67,46 @@ std::string quote_shell(const std::string& word) {
   std::string quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
+}
+
+std::string quote_toml(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\u{:04X}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+std::string in_two_columns(const std::string& left, const std::string& right) {
+  constexpr std::size_t kWidth = 79;
+  constexpr std::size_t kColumn = 27;
+  std::string text;
+  std::string line = "  " + left;
+  if (line.size() + 1 > kColumn) {
+    text = line + '\n';
+    line.clear();
+  }
+  line.resize(kColumn, ' ');
+  std::size_t begin = 0;
+  while (begin < right.size()) {
+    const std::size_t end = std::min(right.find(' ', begin), right.size());
+    if (line.size() > kColumn && line.size() + 1 + (end - begin) > kWidth) {
+      text += line + '\n';
+      line.assign(kColumn, ' ');
+    }
+    if (line.size() > kColumn) line += ' ';
+    line += right.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  return text + line + '\n';
 }
 
 // After a mismatch the search returns only to the last `*` before the mismatch. The texts that earlier `*` have matched

@@ -44,4 +44,11 @@ std::string counted(std::int64_t number, std::string_view what);
 // The word as a shell command line needs it: in quotes if it has characters that a shell would interpret.
 std::string quote_shell(const std::string& word);
 
+// The text as TOML writes it, in double quotes.
+std::string quote_toml(const std::string& text);
+
+// Two columns of a --help for a terminal of 80 columns. The right text is broken at blanks; a long left text gets a
+// line of its own. Each line ends with a newline.
+std::string in_two_columns(const std::string& left, const std::string& right);
+
 }  // namespace reigen::base

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "base/environment.h"
 #include "base/text.h"
@@ -46,6 +47,13 @@ bool is_url_of_service(std::string_view value) {
 }
 
 }  // namespace
+
+std::string variable_of(const Field& field) {
+  std::string name = std::string(kPrefix) + (field.own_section ? "model_" : "") + field.section + "_" + field.key;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
+}
 
 bool is_kubernetes_service(std::string_view name, std::string_view value) {
   if (name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT")) return true;

@@ -1,11 +1,19 @@
-// Finds environment variables that begin with REIGEN_ and that Reigen does not read, such as misspelled ones.
+// The names of the environment variables that set options, and those that begin with REIGEN_ and that Reigen does not
+// read, such as misspelled ones.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "reigen/base/fields.h"
+
 namespace reigen::base {
+
+// The environment variable of an option: "REIGEN_TRAIN_EPOCHS". A section that the program's recipe adds is unknown to
+// other programs. Its variables begin with REIGEN_MODEL_, like those of the model, because every program knows this
+// prefix.
+std::string variable_of(const Field& field);
 
 // Whether Kubernetes set this variable. For a service called reigen-train every pod of the namespace gets
 // REIGEN_TRAIN_SERVICE_HOST, REIGEN_TRAIN_SERVICE_PORT[_NAME], REIGEN_TRAIN_PORT=tcp://... and

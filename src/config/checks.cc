@@ -10,7 +10,6 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "config/text.h"
 #include "reigen/base/error.h"
 #include "reigen/config/duration.h"
 
@@ -165,10 +164,8 @@ void check_run(const Config& config, const Rules& rules) {
   rules.apart("checkpoint.every", "checkpoint.every_steps", "they say the same", "leave checkpoint.every_steps out");
   if (const std::string& time = config.train.max_time;
       !time.empty() && parse_duration("train.max_time", time).unit != Duration::Unit::kSeconds)
-    throw InvalidArgument(Report{.what = "train.max_time is a time",
-                                 .got = time,
-                                 .expected = "a number with s, min or h, as 45 min",
-                                 .fix = "train.max_steps and train.epochs count steps and epochs"});
+    refuse("train.max_time is a time", fmt::format("got '{}'", time),
+           "write it with s, min or h, as 45 min; train.max_steps and train.epochs count steps and epochs");
   for (const std::string option : {"run.dir", "run.resume"})
     rules.apart("run.fast_dev", option, "run.fast_dev leaves nothing on the disk");
   rules.apart("run.find_lr", "run.resume", "run.find_lr begins with new weights or run.weights");
@@ -226,10 +223,8 @@ std::optional<Device> device_of(const TrainConfig& config) {
   try {
     return parse_device(config.device);
   } catch (const InvalidArgument&) {
-    throw InvalidArgument(Report{.what = "train.device is not the name of a device",
-                                 .got = config.device,
-                                 .expected = "cpu, cuda, cuda:0, cuda:1, ..., or auto",
-                                 .fix = "correct train.device; `reigen devices` lists the GPUs"});
+    refuse("train.device is not the name of a device", fmt::format("got '{}'", config.device),
+           "choose cpu, cuda, cuda:0, cuda:1, ..., or auto; `reigen devices` lists the GPUs");
   }
 }
 

@@ -17,6 +17,10 @@ void require_consistent(const Config& config);
 // Makes those checks of require_consistent() that concern the section optim, or options that depend on this section.
 void require_optimization(const Config& config);
 
+// Throws InvalidArgument with exit code 78 if the name of a recipe's own option cannot be a flag, or if another option
+// has this name.
+void require_own_options(const ModelConfig& own);
+
 // Splits "a, b" into its items, without the spaces around them. Throws InvalidArgument naming the key if an item is
 // empty.
 std::vector<std::string> items_of(const std::string& key, const std::string& list);

@@ -8,8 +8,9 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "comm/agree.h"
-#include "config/text.h"
+#include "config/checks.h"
 #include "reigen/base/error.h"
 #include "reigen/config/command_line.h"
 
@@ -50,50 +51,23 @@ std::string meaning_of(const Field& field) {
                      fmt::join(field.owners, ", "), meaning);
 }
 
-// Adds option and meaning in two columns for a terminal of 80 columns. A long option gets a line of its own.
-void add_option(std::string& text, const std::string& option, const std::string& meaning) {
-  constexpr std::size_t kWidth = 79;
-  constexpr std::size_t kColumn = 27;
-  std::string line = "  " + option;
-  if (line.size() + 1 > kColumn) {
-    text += line + '\n';
-    line.clear();
-  }
-  line.resize(kColumn, ' ');
-  std::size_t begin = 0;
-  while (begin < meaning.size()) {
-    const std::size_t end = std::min(meaning.find(' ', begin), meaning.size());
-    if (line.size() > kColumn && line.size() + 1 + (end - begin) > kWidth) {
-      text += line + '\n';
-      line.assign(kColumn, ' ');
-    }
-    if (line.size() > kColumn) line += ' ';
-    line += meaning.substr(begin, end - begin);
-    begin = end + 1;
-  }
-  text += line + '\n';
-}
-
 // Adds a table of the preset's values and their sources.
 void add_preset(std::string& text, const Preset& preset) {
   text += '\n';
-  add_option(text, "--run.preset " + preset.name, preset.meaning);
+  text += base::in_two_columns("--run.preset " + preset.name, preset.meaning);
   for (const PresetValue& one : preset.values) {
-    const bool has_end = one.below_batch != std::numeric_limits<std::int64_t>::max();
-    std::string batches;
-    if (one.from_batch > 0 && has_end)
-      batches = fmt::format("batches from {} and below {}: ", one.from_batch, one.below_batch);
-    else if (one.from_batch > 0)
-      batches = fmt::format("batches from {}: ", one.from_batch);
-    else if (has_end)
-      batches = fmt::format("batches below {}: ", one.below_batch);
-    add_option(text, fmt::format("{} {}", one.option, one.value), batches + one.source);
+    std::vector<std::string> limits;
+    if (one.from_batch > 0) limits.push_back(fmt::format("from {}", one.from_batch));
+    if (one.below_batch != std::numeric_limits<std::int64_t>::max())
+      limits.push_back(fmt::format("below {}", one.below_batch));
+    const std::string batches = limits.empty() ? "" : fmt::format("batches {}: ", fmt::join(limits, " and "));
+    text += base::in_two_columns(fmt::format("{} {}", one.option, one.value), batches + one.source);
   }
 }
 
 std::string toml_value(const Field& field) {
   const std::string text = field.text();
-  return field.is_text() || field.is_empty_word(text) ? quote_toml(text) : text;
+  return field.is_text() || field.is_empty_word(text) ? base::quote_toml(text) : text;
 }
 
 }  // namespace
@@ -171,22 +145,6 @@ std::vector<Field> fields(Config& config) {
   return std::move(all.rows);
 }
 
-std::string quote_toml(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      quoted += fmt::format("\\u{:04X}", byte);
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + '"';
-}
-
 std::string to_toml(const Config& config) {
   Config copy = config;
   std::string text;
@@ -196,11 +154,9 @@ std::string to_toml(const Config& config) {
       text += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", field.section);
       section = field.section;
     }
-    if (field.is_unset()) {
-      text += fmt::format("# {} is not set: {}\n", field.key, meaning_of(field));
-    } else {
-      text += fmt::format("{} = {}  # {}\n", field.key, toml_value(field), meaning_of(field));
-    }
+    const std::string said = field.is_unset() ? fmt::format("# {} is not set:", field.key)
+                                              : fmt::format("{} = {}  #", field.key, toml_value(field));
+    text += fmt::format("{} {}\n", said, meaning_of(field));
   }
   return text;
 }
@@ -208,7 +164,7 @@ std::string to_toml(const Config& config) {
 std::string help_text(const Config& defaults) {
   Config copy = defaults;
   std::string text = "options (later wins: default < --config FILE < REIGEN_SECTION_KEY variables <\nflags):\n";
-  add_option(text, "-n N", "ranks that share every step (default: 1)");
+  text += base::in_two_columns("-n N", "ranks that share every step (default: 1)");
   for (const Field& field : fields(copy)) {
     std::string left = "--" + field.name();
     std::string meaning = meaning_of(field);
@@ -220,11 +176,11 @@ std::string help_text(const Config& defaults) {
     }
     std::string value = field.text();
     if (value.empty()) value = "empty";
-    add_option(text, left, fmt::format("{} (default: {})", meaning, value));
+    text += base::in_two_columns(left, fmt::format("{} (default: {})", meaning, value));
   }
-  add_option(text, "--config FILE", "read options from a TOML file");
-  add_option(text, "--print-config", "print what was understood as TOML and end");
-  add_option(text, "--help", "print this and end");
+  text += base::in_two_columns("--config FILE", "read options from a TOML file");
+  text += base::in_two_columns("--print-config", "print what was understood as TOML and end");
+  text += base::in_two_columns("--help", "print this and end");
   for (const Preset& preset : copy.run.presets) add_preset(text, preset);
   return text;
 }
@@ -243,7 +199,7 @@ void require_same(const Config& config, const Communicator& world) {
   Config copy = config;
   std::vector<std::string> lines;
   for (const Field& field : fields(copy)) {
-    if (!field.may_differ) lines.push_back(field.name() + " = " + quote_toml(field.text()));
+    if (!field.may_differ) lines.push_back(field.name() + " = " + base::quote_toml(field.text()));
   }
   const auto difference = comm::find_difference(lines, world, "configuration");
   if (!difference) return;

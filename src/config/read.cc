@@ -4,19 +4,16 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
-#include <string_view>
 
 #include "base/check.h"
 #include "base/environment.h"
 #include "base/text.h"
 #include "base/variables.h"
 #include "config/checks.h"
-#include "config/text.h"
+#include "format/input_file.h"
 #include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 #include "reigen/config/command_line.h"
@@ -38,7 +35,7 @@ struct Told {
   explicit Told(Config& config) : table(fields(config)) {}
 
   void set(const Field& field, const std::string& text, const std::string& origin) {
-    if (!field.set(text)) refuse(field, text.find('\0') == std::string::npos ? text : quote_toml(text), origin);
+    if (!field.set(text)) refuse(field, text.find('\0') == std::string::npos ? text : base::quote_toml(text), origin);
     names.insert(field.name());
   }
 
@@ -73,27 +70,6 @@ std::string place(const std::string& path, const toml::source_region& source) {
   return fmt::format("{}:{}:{}", path, source.begin.line, source.begin.column);
 }
 
-std::string read_whole(const std::string& path) {
-  std::error_code error;
-  const bool is_file = std::filesystem::is_regular_file(path, error);
-  std::string text(kFileMax + 1, '\0');
-  if (is_file) {
-    std::ifstream in(path, std::ios::binary);
-    if (!in || in.read(text.data(), kFileMax + 1).bad()) error.assign(errno, std::generic_category());
-    text.resize(static_cast<std::size_t>(in.gcount()));
-  }
-  if (error) {
-    throw IoError(Report{.what = fmt::format("cannot read the configuration file {}", path),
-                         .got = base::errno_text(error.value()),
-                         .fix = "give --config a TOML file that exists and that you may read"},
-                  base::exit_code_of_errno(error.value()));
-  }
-  if (is_file && text.size() <= kFileMax) return text;
-  throw DataError(Report{.what = fmt::format("{} is no configuration file", path),
-                         .got = is_file ? "a larger file" : "not a regular file",
-                         .expected = fmt::format("a TOML file of at most {}", format_bytes(kFileMax))});
-}
-
 std::string text_of(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* real = node.as_floating_point()) return fmt::format("{}", real->get());
@@ -115,7 +91,7 @@ void read_file(const std::string& path, Told& told) {
   const std::vector<Field>& table = told.table;
   toml::table root;
   try {
-    root = toml::parse(read_whole(path), path);
+    root = toml::parse(format::read_text(path, "configuration file", kFileMax), path);
   } catch (const toml::parse_error& error) {
     throw InvalidArgument(Report{.what = fmt::format("{}: {}", place(path, error.source()), error.description()),
                                  .fix = "write sections and keys as --print-config does"});
@@ -142,7 +118,8 @@ void read_file(const std::string& path, Told& told) {
       const Field* field = find(table, name);
       if (field == nullptr)
         refuse_unknown(fmt::format("{}: unknown key {}", place(path, key.source()), name), name, names);
-      if (!fits(*field, node)) refuse(*field, node.is_string() ? quote_toml(text_of(node)) : text_of(node), origin);
+      if (!fits(*field, node))
+        refuse(*field, node.is_string() ? base::quote_toml(text_of(node)) : text_of(node), origin);
       told.set(*field, text_of(node), origin);
     }
   }
@@ -151,25 +128,22 @@ void read_file(const std::string& path, Told& told) {
 // ---- environment
 
 void read_environment(const Environment& environment, Told& told) {
-  const std::vector<Field>& table = told.table;
-  const auto variables = names_of(table, variable_of);
-  // An unknown variable with one of these prefixes is refused. With REIGEN_MODEL_ it is refused even if the recipe's
-  // model has no options.
-  std::vector<std::string> prefixes = {"REIGEN_MODEL_"};
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (!table[i].own_section)
-      prefixes.push_back(variables[i].substr(0, std::string("REIGEN_").size() + table[i].section.size() + 1));
+  const auto variables = names_of(told.table, base::variable_of);
+  // An unknown variable that begins like those of a section is refused. With REIGEN_MODEL_ it is refused even if the
+  // recipe's model has no options.
+  std::set<std::string> prefixes = {"REIGEN_MODEL_"};
+  for (const Field& field : told.table) {
+    const std::string variable = base::variable_of(field);
+    prefixes.insert(variable.substr(0, variable.size() - field.key.size()));
   }
   for (const auto& [name, value] : environment) {
     const auto found = std::find(variables.begin(), variables.end(), name);
-    if (found != variables.end()) {
-      if (value.empty()) continue;  // an empty variable counts as not set
-      told.set(table[static_cast<std::size_t>(found - variables.begin())], value, "environment variable " + name);
-    } else if (std::any_of(prefixes.begin(), prefixes.end(),
-                           [&given = name](const std::string& p) { return given.starts_with(p); }) &&
-               !base::is_kubernetes_service(name, value)) {
+    const bool is_ours = std::any_of(prefixes.begin(), prefixes.end(),
+                                     [&given = name](const std::string& p) { return given.starts_with(p); });
+    if (found == variables.end() && is_ours && !base::is_kubernetes_service(name, value))
       refuse_unknown(fmt::format("unknown environment variable {}", name), name, variables);
-    }
+    if (found == variables.end() || value.empty()) continue;  // an empty variable counts as not set
+    told.set(told.table[static_cast<std::size_t>(found - variables.begin())], value, "environment variable " + name);
   }
 }
 
@@ -196,9 +170,8 @@ std::vector<Flag> flags_of(const std::vector<std::string>& arguments, const std:
     Flag flag{.name = word->substr(0, equals)};
     if (word->starts_with("--")) flag.field = find(table, flag.name.substr(2));
     const bool takes_value = flag.field != nullptr || flag.name == "--config" || flag.name == "-n";
-    const bool stands_alone = flag.name == "--help" || flag.name == "-h" || flag.name == "--print-config";
     if (!word->starts_with('-')) refuse_usage(fmt::format("unknown argument {}", *word));
-    if (!takes_value && !stands_alone) refuse_flag(flag.name, table);
+    if (!takes_value && flag.name != "--print-config") refuse_flag(flag.name, table);
     const auto next = word + 1;
     if (equals != std::string::npos) {
       flag.value = word->substr(equals + 1);
@@ -215,38 +188,13 @@ std::vector<Flag> flags_of(const std::vector<std::string>& arguments, const std:
   return flags;
 }
 
+bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
+
 int ranks_of(const std::string& text) {
   const auto number = base::parse<int>(text);
   if (number && *number >= 1) return *number;
-  throw InvalidArgument(Report{.what = fmt::format("-n {}: must be a whole number of at least 1", text),
-                               .got = text,
-                               .expected = "the number of ranks"});
+  throw InvalidArgument(Report{.what = fmt::format("-n {}: must be a whole number of at least 1", text)});
 }
-
-}  // namespace
-
-const Field* find(const std::vector<Field>& rows, const std::string& name) {
-  // Rules look up some hundred names at each start, so no name() is made for each row.
-  const std::string_view all(name);
-  const std::size_t dot = std::min(all.find('.'), all.size());
-  const std::string_view key = all.substr(std::min(dot + 1, all.size()));
-  const auto is_it = [&](const Field& row) { return row.key == key && row.section == all.substr(0, dot); };
-  const auto found = std::find_if(rows.begin(), rows.end(), is_it);
-  return found == rows.end() ? nullptr : &*found;
-}
-
-std::string variable_of(const Field& field) {
-  // A section that the program's recipe adds is unknown to other programs. Its variables begin with REIGEN_MODEL_, like
-  // those of the model, because every program knows this prefix.
-  std::string name = (field.own_section ? "REIGEN_model_" : "REIGEN_") + field.section + "_" + field.key;
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return name;
-}
-
-Environment process_environment() { return base::all_environment(); }
-
-namespace {
 
 constexpr std::int64_t kNotSet = -1;
 
@@ -293,7 +241,6 @@ void read_sources(const std::vector<std::string>& arguments, const Environment& 
   for (const Flag& flag : flags) {
     if (flag.field != nullptr) told.set(*flag.field, flag.value, "flag " + flag.name);
     if (flag.name == "-n") result.ranks = ranks_of(flag.value);
-    if (flag.name == "-h" || flag.name == "--help") result.help = true;
     if (flag.name == "--print-config") result.print_config = true;
   }
 }
@@ -303,18 +250,18 @@ void read_sources(const std::vector<std::string>& arguments, const Environment& 
 void set_preset(const Preset& preset, std::optional<std::int64_t> global_batch, const std::vector<Field>& table,
                 const Told& user) {
   const std::vector<PresetValue> values = values_of(preset, global_batch);
+  std::map<std::string, std::string> own;
+  for (const PresetValue& one : values) own.emplace(one.option, one.value);
   const auto has = [&](const std::string& option) { return user.names.contains(option); };
   // The value that an option will have.
   const auto chosen = [&](const std::string& option) {
-    const auto own = std::find_if(values.begin(), values.end(), [&](const auto& one) { return one.option == option; });
-    return has(option) || own == values.end() ? find(user.table, option)->text() : own->value;
+    return has(option) || !own.contains(option) ? find(user.table, option)->text() : own.at(option);
   };
   for (const PresetValue& one : values) {
     const Field* field = find(table, one.option);
     REIGEN_ASSERT(field != nullptr, "the preset {} has a value of {}, which is no option", preset.name, one.option);
     const bool is_replaced = std::any_of(one.unless.begin(), one.unless.end(), [&](const std::string& other) {
-      const auto own = std::find_if(values.begin(), values.end(), [&](const auto& its) { return its.option == other; });
-      return has(other) && (own == values.end() || own->value != chosen(other));
+      return has(other) && (!own.contains(other) || own.at(other) != chosen(other));
     });
     const auto& owners = field->owners;
     const bool is_owned =
@@ -326,15 +273,15 @@ void set_preset(const Preset& preset, std::optional<std::int64_t> global_batch, 
 
 }  // namespace
 
+Environment process_environment() { return base::all_environment(); }
+
 CommandLine read_command_line(const Config& defaults, const std::vector<std::string>& arguments,
                               const Environment& environment) {
   require_own_options(defaults.model);
   CommandLine result{.config = defaults};
   // --help is looked for first, because users need it most when another argument is wrong.
-  if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
-    result.help = true;
-    return result;
-  }
+  result.help = std::any_of(arguments.begin(), arguments.end(), is_help);
+  if (result.help) return result;
   // Read twice: which preset counts, and which of its values, is known only when everything was read.
   Config first = defaults;
   begin(first, defaults);

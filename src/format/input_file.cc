@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "base/check.h"
+#include "reigen/base/bytes.h"
 #include "reigen/base/error.h"
 
 namespace reigen::format {
@@ -53,6 +54,23 @@ std::size_t InputFile::read_at(std::uint64_t offset, std::span<std::byte> into) 
     done += static_cast<std::size_t>(got);
   }
   return done;
+}
+
+std::string read_text(const std::filesystem::path& path, const char* what, std::uint64_t largest) {
+  const bool has_limit = largest != std::numeric_limits<std::uint64_t>::max();
+  const std::string limit = has_limit ? " of at most " + format_bytes(largest) : "";
+  const auto refuse = [&](const std::string& got) {
+    throw DataError(Report{
+        .what = fmt::format("'{}' is no {}", path.string(), what), .got = got, .expected = "a regular file" + limit});
+  };
+  std::error_code none;
+  if (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none))
+    refuse("another kind of file");
+  const InputFile file(path);
+  if (file.size() > largest) refuse(format_bytes(file.size()));
+  std::string text(file.size(), '\0');
+  text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
+  return text;
 }
 
 }  // namespace reigen::format

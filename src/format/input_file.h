@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -30,5 +31,10 @@ class InputFile {
   UniqueFd fd_;
   std::uint64_t size_ = 0;
 };
+
+// Reads a whole file. Throws IoError as InputFile does. Throws DataError if the path is of no regular file, or if the
+// file has more than `largest` bytes; the text calls the file by `what` it should be.
+std::string read_text(const std::filesystem::path& path, const char* what = "file",
+                      std::uint64_t largest = std::numeric_limits<std::uint64_t>::max());
 
 }  // namespace reigen::format

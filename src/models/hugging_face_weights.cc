@@ -3,13 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
 #include <system_error>
 
+#include "format/input_file.h"
 #include "models/hugging_face_parts.h"
 #include "reigen/base/error.h"
 #include "reigen/checkpoint/weights.h"
@@ -198,11 +197,7 @@ void write_folder(const fs::path& folder, const Model& model, const std::vector<
   }
   write_weights(folder, places, files.divided);
   if (!files.tokenizer.empty()) {
-    std::ifstream in(files.tokenizer, std::ios::binary);
-    const std::string content{std::istreambuf_iterator<char>(in), {}};
-    if (!in) {
-      throw IoError(fmt::format("cannot read '{}', to copy it", files.tokenizer.string()), ExitCode::kInputMissing);
-    }
+    const std::string content = format::read_text(files.tokenizer);
     format::write_file_atomically(folder / "tokenizer.json", std::string_view(content));
   }
   write_config(folder, model.options(), places.front().tensor.scalar_type(), files);

@@ -1,7 +1,5 @@
 #include "runtime/group_options.h"
 
-#include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <optional>
 #include <set>
@@ -27,13 +25,6 @@ void read_variable(const Field& row, const std::string& variable) {
                                .got = "'" + *text + "'",
                                .expected = is_time ? "seconds, more than 0" : row.expected(),
                                .fix = fmt::format("export {}={}", variable, usual.empty() ? "auto" : usual)});
-}
-
-std::string variable_of(const Field& row) {
-  std::string name = "REIGEN_COMM_" + row.key;
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return name;
 }
 
 bool is_said(std::chrono::milliseconds time) { return time.count() > 0; }
@@ -64,11 +55,11 @@ comm::GroupOptions group_options(const InitOptions& options) {
   take("heartbeat_timeout", group.heartbeat_timeout, options.heartbeat_timeout);
   take("report_after", group.report_after, options.report_after);
   take("timeout", group.timeout, options.timeout);
-  Fields rows;
+  Fields rows("comm");
   describe(rows, group);
   for (const Field& row : rows.rows) {
     if (said.contains(row.key)) continue;
-    const std::string variable = variable_of(row);
+    const std::string variable = base::variable_of(row);
     const bool by_short_name = row.key == "timeout" && !base::get_environment(variable.c_str());
     read_variable(row, by_short_name ? "REIGEN_TIMEOUT" : variable);
   }

@@ -75,9 +75,7 @@ Communicator init(const InitOptions& options) {
   group.rank = environment.rank;
   group.size = environment.world_size;
   group = comm::settled(std::move(group));
-  // The index is later taken modulo the number of visible GPUs. If a scheduler shows each rank only one GPU, each rank
-  // takes this GPU, whose index is 0. If all ranks see all GPUs, the rank with local rank i takes GPU i.
-  if (group.device.index < 0 && environment.knows_local_rank) group.device.index = environment.local_rank;
+  if (environment.knows_local_rank) group.local_rank = environment.local_rank;
   group.recorder = comm::open_recorder(environment.rank, environment.world_size, environment.job, inherited_record());
   // If the program runs alone, the store is in the program's own memory.
   group.store = launch::join_job(environment, Deadline::after(group.join_timeout), group.heartbeat_timeout);

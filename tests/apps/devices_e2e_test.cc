@@ -101,6 +101,14 @@ TEST(Devices, EveryGpuIsListed) {
                              HasSubstr("7    Stand-in  0000:07:00.0")));
 }
 
+TEST(Devices, RanksThatAreProcessesShareTheOnlyGpu) {
+  const Ran ran = launch::run({built("bin/reigen"), "bench", "all_reduce", "-n", "3", "--device", "cuda", "--check",
+                               "-b", "64", "-e", "64", "--iters", "2"},
+                              {"LD_LIBRARY_PATH=" + built(STAND_IN), "STAND_IN_DEVICES=1"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("Out of bounds values : 0 OK"));
+}
+
 TEST(Devices, WhatIsMissingIsNamedWithItsCure) {
   const Ran ran = devices({}, {"LD_LIBRARY_PATH=" + built(STAND_IN), "STAND_IN_DEVICES=0", "CUDA_VISIBLE_DEVICES=9"});
   EXPECT_EQ(ran.code, 69);

@@ -49,6 +49,18 @@ TEST(Text, AShellTakesItAsOneWord) {
 }
 
 // The test vectors of the hash's authors (draft-eastlake-fnv).
+TEST(Text, TomlReadsItAsOneText) {
+  EXPECT_EQ(quote_toml("runs/1"), "\"runs/1\"");
+  EXPECT_EQ(quote_toml("a\"b\\c\n\x7f"), "\"a\\\"b\\\\c\\u000A\\u007F\"");
+}
+
+TEST(Text, TwoColumnsFitATerminal) {
+  EXPECT_EQ(in_two_columns("-n N", "ranks"), "  -n N                     ranks\n");
+  const std::string word(25, 'x');
+  EXPECT_EQ(in_two_columns(word, word + " " + word + " " + word),
+            "  " + word + "\n" + std::string(27, ' ') + word + " " + word + "\n" + std::string(27, ' ') + word + "\n");
+}
+
 TEST(Hash, IsFnv1a) {
   EXPECT_EQ(fnv1a(""), 0xcbf29ce484222325u);
   EXPECT_EQ(fnv1a("a"), 0xaf63dc4c8601ec8cu);

@@ -12,7 +12,6 @@
 
 #include "base/variables.h"
 #include "config/reading.h"
-#include "config/text.h"
 #include "reigen/base/error.h"
 #include "reigen/config/command_line.h"
 
@@ -131,7 +130,7 @@ TEST_F(ConfigTest, TheVariableOfEveryFieldIsKnown) {
   Config config;
   config.model.options = {{"dim", 8, "width"}, {"loss.rate", 1, "of a section of the recipe's own"}};
   for (const Field& field : fields(config)) {
-    const std::string variable = variable_of(field);
+    const std::string variable = base::variable_of(field);
     const bool is_set = std::getenv(variable.c_str()) != nullptr;
     if (!is_set) ::setenv(variable.c_str(), "1", 1);
     const auto unknown = base::unknown_variables();

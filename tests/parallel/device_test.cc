@@ -12,9 +12,13 @@
 #include <thread>
 #include <vector>
 
+#include "comm/flight_log.h"
 #include "fakes/cuda/stand_in.h"
+#include "flight/read.h"
+#include "flight/recorder.h"
 #include "harness/torch.h"
 #include "reigen/base/error.h"
+#include "reigen/mesh/mesh.h"
 #include "reigen/nn/init.h"
 #include "reigen/optim/sgd.h"
 #include "reigen/parallel/data_parallel.h"
@@ -256,6 +260,58 @@ TEST(DeviceDataParallel, ABackwardReturnsBeforeOtherRanksHaveBegun) {
     if (world.rank() == 0) has_returned = true;
     EXPECT_TRUE(net.first->weight.grad().abs().sum().item<double>() > 0);
   });
+}
+
+// The layers have different types, so each has a range of its own.
+struct TwoTypes : torch::nn::Module {
+  TwoTypes()
+      : first(register_module("first", torch::nn::Linear(6, 33))),
+        last(register_module("last", torch::nn::Linear(33, 2))) {
+    first->to(torch::kDouble);
+  }
+  at::Tensor forward(const at::Tensor& x, const std::function<void()>& between) {
+    at::Tensor middle = first(x);
+    middle.register_hook([between](const at::Tensor& gradient) {
+      between();
+      return gradient;
+    });
+    return last(middle.to(at::kFloat));
+  }
+  torch::nn::Linear first, last;
+};
+
+// On ranks 2 and 3 the first sum has arrived before the second begins, on ranks 0 and 1 it has not. Sums between
+// replicas, which are calls of another group, must begin in the same order all the same: with NCCL, ranks that begin
+// calls of two groups in different orders wait for each other for ever.
+TEST(DeviceDataParallel, EveryRankBeginsTheSumsOfAllGroupsInTheSameOrder) {
+  const auto store = store::make_memory_store();
+  std::mutex mutex;
+  std::vector<std::vector<std::string>> orders;
+  on("cuda", 4, [&](Communicator& world, const at::Device& there) {
+    comm::GroupOptions own{.rank = world.rank(), .size = 4, .store = store, .name = "recorded", .device = world.device()};
+    own.recorder = comm::open_recorder(own.rank, own.size);
+    Communicator recorded(own);
+    TwoTypes net;
+    net.to(there);
+    auto parallel = data_parallel(net, recorded, {.shard = Shard::kGradients,
+                                                  .mesh = mesh::Mesh(recorded, {{"dp_replicate", 2}, {"dp_shard", 2}}),
+                                                  .share_cores = false});
+    const auto wait = [&] {
+      if (own.rank >= 2) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    };
+    parallel(input_of(own.rank, 0).to(there), wait).square().sum().backward();
+    recorded.barrier();
+    std::vector<std::string> order;
+    for (const flight::ReadOperation& one : flight::read_record(own.recorder->record()).operations) {
+      if (one.kind == "all_reduce" || one.kind == "reduce_scatter_v") order.push_back(one.kind + " " + one.group + " " + one.tag);
+    }
+    const std::lock_guard lock(mutex);
+    orders.push_back(order);
+  });
+  for (const auto& order : orders) {
+    for (const auto& o : order) std::printf("%s\n", o.c_str());
+    std::printf("--\n");
+  }
 }
 
 std::string refusal(const std::function<void()>& body) {

@@ -316,5 +316,16 @@ TEST_F(LoggingRun, ATableTakesNewNamesAndIsCut) {
   EXPECT_THROW(CsvFile(path, 1), DataError);
 }
 
+TEST_F(LoggingRun, ATableThatCannotBeReadForANewNameIsLeft) {
+  const fs::path path = root_ / "table.csv";
+  CsvFile table(path, 0);
+  table.write(1, {{"a", 0.5}});
+  table.flush();
+  fs::rename(path, root_ / "kept.csv");
+  EXPECT_THROW(table.write(2, {{"a", 1}, {"b", 2}}), IoError);
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_EQ(read_file(root_ / "kept.csv"), "step,a\n1,0.5\n");
+}
+
 }  // namespace
 }  // namespace reigen::train

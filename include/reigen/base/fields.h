@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -150,5 +151,8 @@ class Fields {
     return rows.back();
   }
 };
+
+// Returns the row of the option with this name ("train.epochs"), or nullptr.
+const Field* find(const std::vector<Field>& rows, std::string_view name);
 
 }  // namespace reigen

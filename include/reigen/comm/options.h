@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "reigen/base/fields.h"
@@ -63,9 +64,10 @@ struct GroupOptions {
   // ("nccl"), it counts as `device_backend`, and the host's backend is "auto".
   std::string backend = "auto";
   // The GPU on whose memory the group's calls work in addition to the host's memory. The cpu means that the group has
-  // no GPU. The index is taken modulo the number of GPUs that the rank sees, because a scheduler may show each rank
-  // only one GPU. Without an index, the rank's number is the index.
+  // no GPU. Without an index, the rank takes the GPU `local_rank` modulo the number of GPUs that the rank sees:
+  // several ranks may share a GPU, and a scheduler may show each rank only one GPU.
   Device device = {};
+  std::optional<int> local_rank = {};  // the rank's number on its machine, which chooses the GPU; not set: `rank`
   // The backend for the device's memory: cuda_ipc (ranks of one machine, which may share a GPU) or nccl. "auto" chooses
   // cuda_ipc if the ranks also share the host's memory, otherwise nccl.
   std::string device_backend = "auto";

@@ -22,7 +22,8 @@ std::unique_ptr<Backend> make_backend(const GroupOptions& options) {
   Forming forming(options, "/device", kJoinSlice);
   std::shared_ptr<CudaMedium> medium;
   try {
-    medium = std::make_shared<CudaMedium>(device::choose_cuda(options.device.index, options.rank));
+    medium = std::make_shared<CudaMedium>(
+        device::choose_cuda(options.device.index, options.local_rank.value_or(options.rank)));
     forming.exchange("device", device::place_of(medium->device().index));
   } catch (const Error& error) {
     forming.end_for_all(error);

@@ -89,7 +89,7 @@ class NcclBackend : public Backend {
 
   const std::string name_ = "nccl";
   const GroupOptions options_;
-  const int device_ = device::choose_cuda(options_.device.index, options_.rank);
+  const int device_ = device::choose_cuda(options_.device.index, options_.local_rank.value_or(options_.rank));
   const std::shared_ptr<BlockTable> blocks_;  // shared by this group and all groups split from it
   Group group_;
   control::Sleeper sleeper_;

@@ -209,7 +209,11 @@ void ExchangeShares::collect(std::size_t bucket) {
   rooms_.give_back(range.share()->made().take());
 }
 
+// Which sums have completed differs from rank to rank, and collect() may start a call between the replicas. Over NCCL,
+// ranks that start calls of two groups in different orders may wait for each other for ever. So on a GPU with replicas
+// nothing is collected here; finish() does it.
 void ExchangeShares::collect_completed() {
+  if (replicas_.size() > 1 && trained_.ranges.front().values().is_cuda()) return;
   while (collected_ < queue_.next() && sums_[collected_].work.is_completed()) collect(collected_);
 }
 

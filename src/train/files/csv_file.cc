@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/text.h"
+#include "format/input_file.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
 
@@ -101,8 +100,7 @@ void CsvFile::write_header() {
   file_->flush();
   std::string header;
   for (const std::string& name : columns_) header += (header.empty() ? "" : ",") + quoted(name);
-  std::ifstream in(path_, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const std::string text = format::read_text(path_);
   const std::string rows = text.substr(std::min(text.find('\n'), text.size() - 1) + 1);
   file_.reset();
   format::write_file_atomically(path_, std::string_view(header + "\n" + rows));

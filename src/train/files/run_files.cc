@@ -4,11 +4,10 @@
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "checkpoint/directory.h"
+#include "format/input_file.h"
 #include "reigen/base/error.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/tensor/tensor_files.h"
@@ -77,9 +76,7 @@ void RunFiles::write_start(const Contents& contents, StepLines& lines) {
   make("config.toml",
        [&](const fs::path& path) { format::write_file_atomically(path, std::string_view(to_toml(resolved))); });
   for (const auto& [name, source] : contents.files) {
-    std::ifstream in(source, std::ios::binary);
-    const std::string content{std::istreambuf_iterator<char>(in), {}};
-    if (!in) throw IoError(fmt::format("cannot read '{}' again, to copy it into the run's directory", source));
+    const std::string content = format::read_text(source);
     make(name.c_str(), [&](const fs::path& path) { format::write_file_atomically(path, std::string_view(content)); });
   }
   if (found_) set_future_aside();
@@ -117,8 +114,7 @@ void RunFiles::set_future_aside() {
   const std::string name = fmt::format("metrics_of_{}.jsonl", all.front().filename().string());
   std::string lines;
   if (fs::is_regular_file(directory_ / "metrics.jsonl", error)) {
-    std::ifstream in(directory_ / "metrics.jsonl");
-    lines.assign(std::istreambuf_iterator<char>(in), {});
+    lines = format::read_text(directory_ / "metrics.jsonl");
     if (!fs::exists(place / name, error)) format::write_file_atomically(place / name, std::string_view(lines));
   }
   std::vector<std::string> moved;

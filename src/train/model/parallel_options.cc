@@ -9,9 +9,7 @@ namespace reigen::train {
 namespace {
 
 std::optional<c10::ScalarType> travelling_type(const std::string& name) {
-  if (name == "bf16") return c10::kBFloat16;
-  if (name == "fp16") return c10::kHalf;
-  return std::nullopt;
+  return name == "own" ? std::nullopt : std::optional(name == "bf16" ? c10::kBFloat16 : c10::kHalf);
 }
 
 // Returns no value for auto.

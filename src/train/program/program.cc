@@ -23,9 +23,9 @@
 #include "base/log.h"
 #include "base/machine/host_name.h"
 #include "base/text.h"
+#include "base/variables.h"
 #include "checkpoint/directory.h"
 #include "config/checks.h"
-#include "config/text.h"
 #include "reigen/base/error.h"
 #include "reigen/launch/environment.h"
 #include "reigen/launch/job.h"
@@ -179,7 +179,7 @@ std::string option_variables(const Recipe& recipe) {
     const std::string name = field.name();
     const bool said_anew = name == "run.dir" || name == "run.resume" || name == "data.may_differ";
     // `field.may_differ` marks an option that may differ between ranks.
-    if (!said_anew && !field.may_differ) names.push_back(config::variable_of(field));
+    if (!said_anew && !field.may_differ) names.push_back(base::variable_of(field));
   }
   std::string text;
   for (const auto& [name, value] : config::process_environment()) {
