@@ -23,6 +23,7 @@ thread_local int makers = 0;
 thread_local int skippers = 0;
 
 bool is_for_the_cpu(const c10::IValue& device) { return device.isNone() || device.toDevice().is_cpu(); }
+bool is_for_a_gpu(const c10::IValue& device) { return !device.isNone() && device.toDevice().is_cuda(); }
 
 c10::IValue argument(const c10::FunctionSchema& schema, const torch::jit::Stack& stack, const char* name) {
   const std::optional<int> place = schema.argumentIndexWithName(name);
@@ -41,11 +42,13 @@ bool makes_weights(const c10::FunctionSchema& schema, const torch::jit::Stack& s
          is_for_the_cpu(argument(schema, stack, "device"));
 }
 
-// Whether the operation converts a tensor without memory to another type, as Module::to(type) does.
+// Whether the operation converts a tensor without memory to another type or moves it to another device, as Module::to()
+// does.
 bool converts_none(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
   const bool converts = schema.name() == "aten::to" || schema.name() == "aten::_to_copy";
+  const c10::IValue device = argument(schema, stack, "device");
   return converts && begins_with_none(schema, stack) && schema.overload_name() != "other" &&
-         is_for_the_cpu(argument(schema, stack, "device"));
+         (is_for_the_cpu(device) || is_for_a_gpu(device));
 }
 
 // Whether the operation changes the tensor but none of its values, as t_(), resize_() and requires_grad_() do.
@@ -105,8 +108,11 @@ void instead(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
                              type.isNone() ? usual : type.toScalarType()));
   } else if (converts) {
     const at::Tensor from = torch::jit::peek(*stack, 0, count).toTensor();
-    const bool stays = type.isNone() || type.toScalarType() == from.scalar_type();
-    give(stays ? from : tensor::away_tensor(from.sizes(), type.toScalarType()));
+    const c10::IValue device = argument(schema, *stack, "device");
+    const at::ScalarType to_type = type.isNone() ? from.scalar_type() : type.toScalarType();
+    const at::Device to_device = device.isNone() ? from.device() : device.toDevice();
+    const bool stays = to_type == from.scalar_type() && to_device == from.device();
+    give(stays ? from : tensor::away_tensor(from.sizes(), to_type, to_device));
   } else {
     refuse_other_writes(op, *stack);
     ours_is_done.run(op, keys, stack);

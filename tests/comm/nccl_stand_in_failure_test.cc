@@ -279,6 +279,24 @@ TEST(NcclStandInFailure, RanksThatNcclDoesNotConnectAreATimeout) {
   stand_in::connect(true);
 }
 
+// NCCL connects no rank, and on rank 1 it says so. All ranks end with the error of rank 1 long before join_timeout.
+TEST(NcclStandInFailure, AnErrorWhileNcclConnectsEndsAllRanks) {
+  stand_in::connect(false);
+  stand_in::fail_to_connect(1);
+  run_ranks(ranks_that_fail(3), [](Rank& r) {
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      r.world();
+      ADD_FAILURE() << "connected";
+    } catch (const BackendError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("ncclCommInitRankConfig"));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(20));
+  });
+  stand_in::fail_to_connect(-1);
+  stand_in::connect(true);
+}
+
 TEST(NcclStandInFailure, LeavingWithAMessageThatNobodyTakesEnds) {
   run_ranks(ranks_that_fail(2), [](Rank& r) {
     auto& world = r.world();

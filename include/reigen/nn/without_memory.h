@@ -11,8 +11,8 @@
 // that would write into such a tensor does nothing. So the parameters of torch::nn's modules have no memory, because
 // these modules create them by torch::empty() and then write random values into them. Tensors that other operations
 // create have memory and values as usual, for example constants, and buffers that begin as zeros or ones. Reading a
-// tensor without memory gives NaN. Writing to it through data_ptr() ends the program. data_parallel() later allocates
-// memory for each parameter, or for this rank's share of it.
+// tensor without memory gives NaN (on a GPU the kernel fails). Writing to it through data_ptr() ends the program.
+// data_parallel() later allocates memory for each parameter, or for this rank's share of it.
 //
 // data_parallel() calls the function .initialize, which sets the values. With kParameters over a network it calls
 // .initialize once for each parameter. During such a call only this parameter has memory, and writes to the other
@@ -20,6 +20,9 @@
 // set the values of buffers that torch::empty() created. reigen::nn::initialize(), fill_uniform() and fill_normal() set
 // each parameter independently, and the values are the same for every sharding and number of ranks. With kParameters
 // over a network at most one whole parameter is in memory at a time.
+//
+// For a GPU call model.to(gpu) while the WithoutMemory object lives; then the weights are without memory on the GPU.
+// While .initialize runs, the tensors whose values it sets are in the host's memory.
 //
 // If you convert the model by model.to(type), do so while the WithoutMemory object lives. A later conversion would
 // allocate memory for all weights. While the object lives, an operation that would write into several tensors without

@@ -191,10 +191,7 @@ std::vector<std::string> StoreControl::join(const std::string& announcement, con
   const GroupOptions& o = channel_->options;
   forming_.emplace(o, "/control", kJoinSlice, [this, look](const std::vector<int>& missing) {
     if (look) look();
-    for (const int q : missing) {
-      if (!has_died(channel_->peers[static_cast<std::size_t>(q)])) continue;
-      throw PeerLost(q, died_while_forming(who(*channel_, q), channel_->options));
-    }
+    require_alive(missing);
   });
   forming_->enter();
   std::vector<std::string> texts = forming_->exchange("rank", place_of_this_process() + "\n" + announcement);
@@ -209,6 +206,34 @@ std::vector<std::string> StoreControl::join(const std::string& announcement, con
 void StoreControl::agree(const std::string& failure) {
   if (!failure.empty()) forming_->end_for_all(BackendError(failure));
   forming_->complete();
+}
+
+void StoreControl::require_alive(const std::vector<int>& ranks) const {
+  for (const int q : ranks) {
+    if (!has_died(channel_->peers[static_cast<std::size_t>(q)])) continue;
+    throw PeerLost(q, died_while_forming(who(*channel_, q), channel_->options));
+  }
+}
+
+// agree() completes the forming of join(), so this is a forming of its own.
+void StoreControl::together(const std::function<void(const std::function<void()>& look)>& body) {
+  const GroupOptions& o = channel_->options;
+  Forming forming(o, "/together", kJoinSlice, [this](const std::vector<int>& missing) { require_alive(missing); });
+  std::vector<int> others;
+  for (int q = 0; q < o.size; ++q) {
+    if (q != o.rank) others.push_back(q);
+  }
+  auto next = Clock::now() + kJoinSlice;
+  try {
+    body([&] {
+      if (Clock::now() < next) return;
+      forming.look(others);
+      next = Clock::now() + kJoinSlice;
+    });
+  } catch (const Error& error) {
+    forming.end_for_all(error);
+  }
+  forming.complete();
 }
 
 void StoreControl::start() {

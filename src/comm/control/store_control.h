@@ -6,8 +6,8 @@
 // then writes its state (a heartbeat and its last calls), and the rank that waits compares the states. The first error
 // that a rank finds is written to the store, and every rank throws that error.
 //
-// Thread rule: every function may be called from any thread. Only join() and agree() wait for the store. The other
-// functions must not wait for it, because the process that serves the store may be stopped.
+// Thread rule: every function may be called from any thread. Only join(), agree() and together() wait for the store.
+// The other functions must not wait for it, because the process that serves the store may be stopped.
 #pragma once
 
 #include <chrono>
@@ -47,6 +47,9 @@ class StoreControl {
   // Either all ranks go on or none does. `failure` describes what failed on this rank; it is empty if nothing failed.
   // If anything failed on any rank, every rank throws BackendError with the first failure.
   void agree(const std::string& failure);
+  // Runs body() on every rank. If it throws on one rank, every rank throws this error. If a rank dies meanwhile, every
+  // other rank throws PeerLost. For this a body that waits calls `look` again and again.
+  void together(const std::function<void(const std::function<void()>& look)>& body);
   // Called when the group has formed. From now on the thread talks to the store for the group.
   void start();
 
@@ -74,6 +77,9 @@ class StoreControl {
   base::CoreShare core_share() const;
 
  private:
+  // Throws PeerLost if the process of one of these ranks has died before the group was complete.
+  void require_alive(const std::vector<int>& ranks) const;
+
   const std::shared_ptr<StoreThread> thread_;
   const std::shared_ptr<Channel> channel_;
   const Watch watch_;

@@ -1,5 +1,6 @@
 #include "comm/nccl/nccl_backend.h"
 
+#include <functional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -82,7 +83,7 @@ class NcclBackend : public Backend {
 
  private:
   void join();
-  bool wait_until_connected(const Deadline& deadline) const;
+  void connect(const std::string& identity, const std::function<void()>& look);
   std::vector<Handle*> close();
   bool is_idle() const;
   void end();
@@ -116,25 +117,27 @@ void NcclBackend::join() {
     failure = error.what();
   }
   group_.control->agree(failure);
-  group_.communicator.begin(identity, group_.size, group_.rank);
-  if (!wait_until_connected(Deadline::after(options_.join_timeout))) {
-    throw Timeout(
-        Report{.what = fmt::format("rank {} of {}: NCCL did not connect the ranks of group \"{}\" within {} s",
-                                   group_.rank, group_.size, options_.name,
-                                   std::chrono::duration_cast<std::chrono::seconds>(options_.join_timeout).count()),
-               .got = "all ranks are there",
-               .expected = {},
-               .fix = "NCCL_DEBUG=INFO says which network it tries; NCCL_SOCKET_IFNAME picks another"});
-  }
+  group_.control->together([&](const std::function<void()>& look) { connect(identity, look); });
   group_.control->start();
 }
 
-bool NcclBackend::wait_until_connected(const Deadline& deadline) const {
+// Waits until NCCL has connected the ranks. `look` throws if another rank has failed or died.
+void NcclBackend::connect(const std::string& identity, const std::function<void()>& look) {
+  group_.communicator.begin(identity, group_.size, group_.rank);
+  const Deadline deadline = Deadline::after(options_.join_timeout);
   while (!group_.communicator.settled("ncclCommInitRankConfig")) {
-    if (deadline.expired()) return false;
+    if (deadline.expired()) {
+      throw Timeout(
+          Report{.what = fmt::format("rank {} of {}: NCCL did not connect the ranks of group \"{}\" within {} s",
+                                     group_.rank, group_.size, options_.name,
+                                     std::chrono::duration_cast<std::chrono::seconds>(options_.join_timeout).count()),
+                 .got = "all ranks are there",
+                 .expected = {},
+                 .fix = "NCCL_DEBUG=INFO says which network it tries; NCCL_SOCKET_IFNAME picks another"});
+    }
+    look();
     std::this_thread::sleep_for(kJoinPoll);
   }
-  return true;
 }
 
 // Stops the thread that sends and receives messages (courier.h), so that it makes no more NCCL calls. Returns the

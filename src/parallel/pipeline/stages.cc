@@ -191,7 +191,7 @@ void Stages::free_others(torch::nn::Module& model) const {
   const auto free = [this](const std::string& name, at::Tensor tensor) {
     if (is_here(held_.at(name)) || tensor::is_away(tensor)) return;
     tensor.mutable_grad() = at::Tensor();
-    tensor.set_data(tensor::away_tensor(tensor.sizes(), tensor.scalar_type()));
+    tensor.set_data(tensor::away_tensor(tensor.sizes(), tensor.scalar_type(), tensor.device()));
   };
   for (const auto& item : model.named_parameters()) free(item.key(), item.value());
   for (const auto& item : model.named_buffers()) free(item.key(), item.value());

@@ -211,7 +211,8 @@ class Placer {
     const int here = state_.region.group.rank();
     const at::NoGradGuard no_grad;
     if (tensor::is_away(parameter)) {
-      parameter.set_data(tensor::away_tensor(state_.shape_of_part(name, here), parameter.scalar_type()));
+      parameter.set_data(
+          tensor::away_tensor(state_.shape_of_part(name, here), parameter.scalar_type(), parameter.device()));
     } else {
       parameter.set_data(state_.part_of(name, parameter.detach(), here));
     }

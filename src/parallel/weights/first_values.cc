@@ -43,6 +43,28 @@ void broadcast_weights(const Communicator& world, const std::vector<ParameterRan
   for (const ParameterRange& range : ranges) broadcast_tensor(world, range.values(), tag, root);
 }
 
+void OnHost::take(at::Tensor tensor) {
+  if (!tensor.is_cuda() || tensor.numel() == 0) return;
+  const tensor::Uncaught whole(tensor::Where::kUse);  // the weights may be divided
+  const at::Tensor own = tensor.detach();
+  const at::Tensor host = at::empty(own.sizes(), own.options().device(at::kCPU));
+  if (!tensor::is_away(own)) host.copy_(own);
+  taken_.emplace_back(tensor, own);
+  tensor.set_data(host);
+}
+
+void OnHost::finish() {
+  const tensor::Uncaught whole(tensor::Where::kUse);
+  for (const auto& [tensor, own] : taken_) own.copy_(tensor.detach());
+  give_back();
+}
+
+void OnHost::give_back() {
+  const tensor::Uncaught whole(tensor::Where::kUse);
+  for (auto& [tensor, own] : taken_) tensor.set_data(own);
+  taken_.clear();
+}
+
 FirstValues::FirstValues(torch::nn::Module& module, Communicator world, Communicator sharers, Communicator replicas,
                          TensorParallel divided, std::function<void()> initialize)
     : module_(module),
@@ -79,8 +101,15 @@ void FirstValues::prepare(const std::vector<tensor::NamedParameter>& parameters)
   for (const tensor::NamedParameter& entry : parameters) {
     if (!at::isFloatingType(entry.parameter.scalar_type())) give_memory(entry.parameter);
   }
+  all_ = parameters;
+  for (const at::Tensor& buffer : module_.buffers()) buffers_.take(buffer);
+  OnHost with_memory;
+  for (const tensor::NamedParameter& entry : parameters) {
+    if (!tensor::is_away(entry.parameter)) with_memory.take(entry.parameter);
+  }
   const nn::SkipWrites to_the_others;
   initialize_();
+  with_memory.finish();
 }
 
 void FirstValues::begin_as_first_replica(const std::vector<tensor::NamedParameter>& parameters) {
@@ -119,7 +148,8 @@ class Away {
   }
   void take(std::size_t i) {
     const tensor::Uncaught whole(tensor::Where::kUse);
-    kept_[i].first.set_data(tensor::away_tensor(kept_[i].first.sizes(), kept_[i].first.scalar_type()));
+    const at::Tensor& own = kept_[i].second;
+    kept_[i].first.set_data(tensor::away_tensor(own.sizes(), own.scalar_type(), own.device()));
   }
 
  private:
@@ -136,7 +166,9 @@ void FirstValues::set_only(at::Tensor parameter) {
   const bool is_first = !divided_ || divided_.region().group.rank() == 0;
   const at::Tensor own = parameter.detach();
   if (is_divided && is_first)
-    parameter.set_data(tensor::brief_tensor(divided_.whole_shape(found->second), own.options()));
+    parameter.set_data(tensor::brief_tensor(divided_.whole_shape(found->second), own.options().device(at::kCPU)));
+  else if (is_first && own.is_cuda())
+    parameter.set_data(at::empty(own.sizes(), own.options().device(at::kCPU)));
   if (is_first) {
     try {
       const nn::SkipWrites to_the_others;
@@ -149,18 +181,27 @@ void FirstValues::set_only(at::Tensor parameter) {
     }
   }
   if (is_divided) {
-    divided_.scatter(found->second, parameter.detach(), own, 0);
+    divided_.scatter(found->second, parameter.detach().to(own.device()), own, 0);
     parameter.set_data(own);
-  } else if (divided_) {
-    broadcast_tensor(divided_.region().group, own, kTag, 0);
+    return;
   }
+  if (is_first && own.is_cuda()) {
+    own.copy_(parameter.detach());
+    parameter.set_data(own);
+  }
+  if (divided_) broadcast_tensor(divided_.region().group, own, kTag, 0);
 }
 
 // Sets the values of all parameters, which have memory.
 void FirstValues::set_values(const std::vector<tensor::NamedParameter>& parameters) {
   if (!divided_) {
+    OnHost on_host;
+    for (const tensor::NamedParameter& entry : parameters) {
+      if (!tensor::is_away(entry.parameter)) on_host.take(entry.parameter);
+    }
     const nn::SkipWrites to_those_of_other_stages;
-    return initialize_();
+    initialize_();
+    return on_host.finish();
   }
   Away away(parameters);
   for (std::size_t i = 0; i < away.size(); ++i) {
@@ -171,6 +212,13 @@ void FirstValues::set_values(const std::vector<tensor::NamedParameter>& paramete
 }
 
 void FirstValues::fill(const at::Tensor& parameter) {
+  // On a GPU `initialize` cannot write to other parameters, so those that have memory are without it meanwhile.
+  std::vector<tensor::NamedParameter> others;
+  for (const tensor::NamedParameter& entry : all_) {
+    if (entry.parameter.is_cuda() && !entry.parameter.is_same(parameter) && !tensor::is_away(entry.parameter))
+      others.push_back(entry);
+  }
+  const Away without_the_others(others);
   set_only(parameter);
   if (replicas_.size() > 1) broadcast_tensor(replicas_, parameter, kTag, 0);
 }
@@ -179,7 +227,7 @@ void FirstValues::fill(const at::Tensor& parameter) {
 void FirstValues::complete(const std::vector<tensor::NamedParameter>& parameters,
                            const std::vector<ParameterRange>& trained, const std::vector<ParameterRange>& all,
                            bool come_and_go) {
-  if (!had_none_ || come_and_go) return;
+  if (!had_none_ || come_and_go) return buffers_.finish();
   for (const tensor::NamedParameter& entry : parameters) give_memory(entry.parameter);
   const bool is_common = trained.front().is_common();
   if (!is_common || sharers_.rank() == 0) {
@@ -188,6 +236,7 @@ void FirstValues::complete(const std::vector<tensor::NamedParameter>& parameters
     begin_as_first_replica(parameters);
   }
   if (!is_common && trained.front().is_divided()) broadcast_weights(world_, trained, kTag, 0);
+  buffers_.finish();
   for (const ParameterRange& range : all) {
     range.sharing().meet(kTag);
     range.note_change();

@@ -29,6 +29,27 @@ namespace reigen::parallel {
 void broadcast_weights(const Communicator& world, const std::vector<ParameterRange>& ranges, const std::string& tag,
                        int root);
 
+// Tensors of a GPU that are in the host's memory for some time, because functions that set initial values write there.
+class OnHost {
+ public:
+  OnHost() = default;
+  ~OnHost() { give_back(); }
+  OnHost(const OnHost&) = delete;  // only one object may give the memory back
+  OnHost& operator=(const OnHost&) = delete;
+
+  // Copies the tensor to the host. Does nothing for a tensor of the CPU. A tensor without memory gets memory of the
+  // host without values.
+  void take(at::Tensor tensor);
+  // Copies the tensors to the GPU, into the memory that they had before. If it is not called (after an error), the
+  // destructor gives the tensors this memory as it was.
+  void finish();
+
+ private:
+  void give_back();
+
+  std::vector<std::pair<at::Tensor, at::Tensor>> taken_;  // a tensor, and its memory on the GPU
+};
+
 class FirstValues {
  public:
   // `sharers`: the ranks between which parameters are divided. `replicas`: the ranks that hold the same shares as this
@@ -66,7 +87,9 @@ class FirstValues {
   TensorParallel divided_;
   std::function<void()> initialize_;
   std::map<const at::TensorImpl*, std::string> names_of_divided_;
-  bool had_none_ = false;  // some parameter had no memory
+  bool had_none_ = false;                    // some parameter had no memory
+  std::vector<tensor::NamedParameter> all_;  // the parameters of prepare()
+  OnHost buffers_;
 };
 
 }  // namespace reigen::parallel

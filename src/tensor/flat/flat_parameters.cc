@@ -75,7 +75,7 @@ void check_overlaps(const std::vector<NamedParameter>& parameters) {
   std::vector<Extent> extents;
   for (const NamedParameter& entry : parameters) {
     const at::Tensor& tensor = entry.parameter;
-    if (tensor.numel() == 0) continue;
+    if (tensor.numel() == 0 || is_away(tensor)) continue;
     std::int64_t last = 0;
     for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
     const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
@@ -145,7 +145,7 @@ at::Tensor values_of(const Segment& segment, Packing& packing) {
   if (packing.ranks().rank() == 0) {
     segment.parameter.set_data(all);
     packing.options.fill(segment.parameter);
-    segment.parameter.set_data(away_tensor(segment.shape, parameter.scalar_type()));
+    segment.parameter.set_data(away_tensor(segment.shape, parameter.scalar_type(), parameter.device()));
   }
   return all.view({-1});
 }

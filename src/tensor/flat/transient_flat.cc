@@ -19,16 +19,6 @@ struct Lent {
 };
 void end_memory(void* held) { delete static_cast<Lent*>(held); }
 
-at::Tensor without_memory(std::int64_t count, at::ScalarType type, const at::Device& device) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * c10::elementSize(type);
-  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, device), nullptr, false);
-  const c10::DispatchKey key = device.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
-  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key),
-                                                             c10::scalarTypeToTypeMeta(type));
-  made.unsafeGetTensorImpl()->set_sizes_contiguous({count});
-  return made;
-}
-
 }  // namespace
 
 bool is_transient(const at::Tensor& tensor) {
@@ -38,7 +28,7 @@ bool is_transient(const at::Tensor& tensor) {
 }
 
 TransientFlat::TransientFlat(std::int64_t count, at::ScalarType type, const at::Device& device)
-    : flat_(without_memory(count, type, device)),
+    : flat_(tensor_over(c10::DataPtr(nullptr, device), {count}, type)),
       away_(device.is_cpu() ? away_memory(flat_.nbytes()) : std::make_shared<char>()) {
   point_to_nothing();
 }

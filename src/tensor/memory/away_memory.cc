@@ -47,6 +47,12 @@ void* map(void* at, std::size_t bytes, int flags, int file) {
   return memory;
 }
 
+std::size_t bytes_of(at::IntArrayRef shape, at::ScalarType type) {
+  std::size_t bytes = c10::elementSize(type);
+  for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
+  return bytes;
+}
+
 // The deleter of storages over an away area. is_away() recognises such a storage by its deleter.
 void end_away(void* held) { delete static_cast<std::shared_ptr<void>*>(held); }
 
@@ -69,11 +75,18 @@ c10::DataPtr away_data(std::shared_ptr<void> memory) {
   return {data, new std::shared_ptr<void>(std::move(memory)), &end_away, at::kCPU};
 }
 
-at::Tensor away_tensor(at::IntArrayRef shape, at::ScalarType type) {
-  std::size_t bytes = c10::elementSize(type);
-  for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
-  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, away_data(away_memory(bytes)), nullptr, false);
-  return at::empty({0}, type).set_(std::move(storage), 0, shape);
+at::Tensor tensor_over(c10::DataPtr data, at::IntArrayRef shape, at::ScalarType type) {
+  const c10::DispatchKey key = data.device().is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes_of(shape, type), std::move(data), nullptr, false);
+  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key),
+                                                             c10::scalarTypeToTypeMeta(type));
+  made.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
+  return made;
+}
+
+at::Tensor away_tensor(at::IntArrayRef shape, at::ScalarType type, const at::Device& device) {
+  return tensor_over(device.is_cpu() ? away_data(away_memory(bytes_of(shape, type))) : c10::DataPtr(nullptr, device),
+                     shape, type);
 }
 
 bool is_away(const at::Tensor& tensor) {

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/Device.h>
 
 #include <cstddef>
 #include <memory>
@@ -19,8 +20,11 @@ std::shared_ptr<void> away_memory(std::size_t bytes);
 // `memory` is the result of away_memory().
 c10::DataPtr away_data(std::shared_ptr<void> memory);
 
-// A contiguous CPU tensor whose memory is all away, until it is given other memory (set_data).
-at::Tensor away_tensor(at::IntArrayRef shape, at::ScalarType type);
+// A contiguous tensor over `data`, which is memory of `data`'s device, or null.
+at::Tensor tensor_over(c10::DataPtr data, at::IntArrayRef shape, at::ScalarType type);
+// A contiguous tensor whose memory is all away, until it is given other memory (set_data). On a GPU a kernel that reads
+// the tensor fails.
+at::Tensor away_tensor(at::IntArrayRef shape, at::ScalarType type, const at::Device& device = at::kCPU);
 // Whether the memory of `tensor` is away. On the CPU this is true for an away_tensor(), a tensor over away_data(), and
 // views of them. On a GPU it is true if the tensor's storage has no memory.
 bool is_away(const at::Tensor& tensor);

@@ -17,6 +17,7 @@
 #include "reigen/tensor/data_type.h"
 #include "reigen/tensor/pieces.h"
 #include "tensor/calls.h"
+#include "tensor/memory/away_memory.h"
 #include "train/model/activations.h"
 #include "train/model/device.h"
 #include "train/model/divide_model.h"
@@ -89,23 +90,29 @@ std::vector<tensor::NamedTensor> those_with_memory(const torch::nn::Module& modu
   return tensors;
 }
 
-// Moves the model to the host, and gives memory to tensors that have none, because initial values are set in memory of
-// the host. After a rollback the model is still on the GPU.
-void bring_to_host(torch::nn::Module& module) {
-  const auto give_memory = [](at::Tensor tensor) {
-    if (!nn::has_no_memory(tensor)) return;
-    tensor.set_data(at::empty(tensor.sizes(), tensor.options().requires_grad(false).device(at::kCPU)));
-  };
-  for (const at::Tensor& parameter : module.parameters()) give_memory(parameter);
-  for (const at::Tensor& buffer : module.buffers()) give_memory(buffer);
-  module.to(at::kCPU);
+// Moves the model to the device. Tensors without memory are without memory there.
+void move(torch::nn::Module& module, const at::Device& device) {
+  const nn::WithoutMemory stay_without;
+  module.to(device);
+}
+
+// After a rollback the model is on the GPU, and some of its weights may be away. Puts it where it was when it was made:
+// on the host, without memory for the weights if it was made without.
+void bring_back(torch::nn::Module& module, bool without_memory) {
+  for (at::Tensor parameter : module.parameters()) {
+    if (without_memory)
+      parameter.set_data(tensor::away_tensor(parameter.sizes(), parameter.scalar_type()));
+    else if (nn::has_no_memory(parameter))
+      parameter.set_data(at::empty(parameter.sizes(), parameter.options().requires_grad(false).device(at::kCPU)));
+  }
+  move(module, at::kCPU);
 }
 
 }  // namespace
 
 void TrainedModel::make(const Start& start) {
-  bool without_memory = false;
-  if (run_.device.is_cuda()) bring_to_host(module());
+  if (run_.device.is_cuda() && run_.rollbacks > 0) bring_back(module(), without_memory_);
+  if (run_.device.is_cuda()) move(module(), at::kCPU);  // initial values are set in memory of the host
   together(run_.world, "model", [&] {
     require_precision(module(), run_.config.train.precision);
     require_divided(run_.parts, module());
@@ -113,8 +120,8 @@ void TrainedModel::make(const Start& start) {
     const RunConfig& config = run_.config.run;
     if (!config.weights.empty() && start.from == nullptr)
       first_weights_.emplace(weights_path_of(config), run_.task.module(), config.strict);
-    without_memory = is_without_memory(module());
-    if (!without_memory) set_values(start);
+    without_memory_ = is_without_memory(module());
+    if (!without_memory_) set_values(start);
   });
   if (first_weights_ && !first_weights_->differences().empty())
     run_.say(fmt::format("note: run.strict false: {}", first_weights_->differences()));
@@ -123,7 +130,7 @@ void TrainedModel::make(const Start& start) {
     run_.say(verify_before_training(run_, start.samples_per_step));
   }
   try {
-    wrap(start, without_memory);
+    wrap(start);
   } catch (InvalidArgument& error) {
     error.mark_common();  // models and options were compared, so every rank throws this error
     throw;
@@ -142,12 +149,12 @@ void TrainedModel::set_values(const Start& start) {
   if (first_weights_) first_weights_->read_into(those_with_memory(module(), divided_));
 }
 
-void TrainedModel::wrap(const Start& start, bool without_memory) {
+void TrainedModel::wrap(const Start& start) {
   const Config& config = run_.config;
   const std::int64_t samples = (start.global_batch + run_.data.size() - 1) / run_.data.size();
   // With stages only those of this rank go to the GPU, except that mesh.cut time measures all there.
   const bool measures = config.mesh.pp > 1 && config.mesh.cut == "time";
-  if (run_.device.is_cuda() && (config.mesh.pp == 1 || measures)) module().to(run_.device);
+  if (run_.device.is_cuda() && (config.mesh.pp == 1 || measures)) move(module(), run_.device);
   parallel::DataParallelOptions how =
       data_parallel_options(config.parallel, run_.data, run_.device, run_.mesh.has_value());
   how.units = run_.task.units();
@@ -160,7 +167,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
   if (config.mesh.pp > 1) {
     const std::int64_t micro = config.train.micro_batch;
     pipeline_ = how.pipeline = divide_stages(run_, samples, micro_batches_of_file_);
-    if (run_.device.is_cuda()) module().to(run_.device);
+    if (run_.device.is_cuda()) move(module(), run_.device);
     if (micro == 0 || micro >= samples) {
       run_.say(
           fmt::format("note: each rank has 1 micro-batch, so the {} ranks of mesh.pp work one after the other; set "
@@ -169,7 +176,7 @@ void TrainedModel::wrap(const Start& start, bool without_memory) {
     }
   }
   if (config.parallel.unit_size > 0) how.units = nn::units_of_size(how.units, config.parallel.unit_size);
-  if (without_memory) how.initialize = alone([&] { set_values(start); });
+  if (without_memory_) how.initialize = alone([&] { set_values(start); });
   parallel::LayoutInputs inputs = parallel::layout_inputs(run_.task.module(), run_.world, how);
   inputs.choices.states = states_of(run_);
   const layout::Layout layout = inputs.choose();

@@ -89,7 +89,7 @@ class TrainedModel {
 
  private:
   void set_values(const Start& start);
-  void wrap(const Start& start, bool without_memory);
+  void wrap(const Start& start);
   void make_optimizers(const Start& start);
   void load_state(const Start& start);
 
@@ -105,6 +105,7 @@ class TrainedModel {
   MemoryUse memory_;
   MemoryUse memory_alone_;
   std::optional<FirstWeights> first_weights_;  // of run.weights, until the model has its values
+  bool without_memory_ = false;                // whether the model was made without memory for its weights
   bool settled_ = false;                       // settle() was called after the last step
 };
 

@@ -44,6 +44,7 @@ Registry& registry() {
 }
 
 std::atomic<bool> connects{true};
+std::atomic<int> fails_on{-1};
 
 // Calls of this thread between ncclGroupStart and ncclGroupEnd.
 struct Collected {
@@ -117,6 +118,7 @@ void free_communicator(ncclComm_t communicator) {
 }  // namespace
 
 void stand_in::connect(bool works) { connects.store(works); }
+void stand_in::fail_to_connect(int device) { fails_on.store(device); }
 
 extern "C" {
 
@@ -157,6 +159,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
   std::lock_guard lock(communicator->mutex);
   Clique& clique = *communicator->member->clique;
   const bool was_asked = std::exchange(communicator->was_asked, true);
+  if (communicator->state == State::kJoining && fails_on.load() == communicator->member->device) {
+    *state = ncclSystemError;
+    return ncclSuccess;
+  }
   bool ready = was_asked || communicator->state == State::kReady;
   if (communicator->state == State::kJoining || communicator->state == State::kEnding) {
     std::lock_guard clique_lock(clique.mutex);

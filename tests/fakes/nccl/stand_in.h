@@ -17,4 +17,7 @@ namespace reigen::testing::stand_in {
 // False: from now on no communicator can be formed. True: communicators can be formed again.
 void connect(bool works);
 
+// From now on, NCCL reports an error to a rank with this device while it connects ranks. -1: to no rank.
+void fail_to_connect(int device);
+
 }  // namespace reigen::testing::stand_in
