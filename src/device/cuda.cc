@@ -164,9 +164,10 @@ OnDevice::~OnDevice() {
 
 void keep_device_of_this_thread() { keeps_device = true; }
 
-Event::Event(int device) {
+Event::Event(int device, Kind kind) {
   const OnDevice on(device);
-  check(cuda_runtime().event_create_with_flags(&event_, kCudaEventDisableTiming), "cudaEventCreate");
+  const unsigned flags = kind == Kind::kTimed ? 0 : kCudaEventDisableTiming;
+  check(cuda_runtime().event_create_with_flags(&event_, flags), "cudaEventCreate");
 }
 Event::~Event() { (void)cuda_runtime().event_destroy(event_); }
 void Event::record(CudaStream stream) { check(cuda_runtime().event_record(event_, stream), "cudaEventRecord"); }
@@ -179,6 +180,12 @@ bool Event::is_done(const char* what) const {
   if (state == kCudaNotReady) return false;
   check(state, what);
   return true;
+}
+
+double Event::milliseconds_since(const Event& begin) const {
+  float milliseconds = 0;
+  check(cuda_runtime().event_elapsed_time(&milliseconds, begin.event_, event_), "cudaEventElapsedTime");
+  return milliseconds;
 }
 
 OwnStream::OwnStream(int device) {

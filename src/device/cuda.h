@@ -73,7 +73,9 @@ inline CudaStream handle_of(const Stream& stream) {
 // A CUDA event: a point in the order of a stream's work. It is done when all work that was enqueued before it is done.
 class Event {
  public:
-  explicit Event(int device);
+  enum class Kind { kUntimed, kTimed };  // an untimed event costs the device less
+
+  explicit Event(int device, Kind kind = Kind::kUntimed);
   ~Event();
   Event(const Event&) = delete;  // a CUDA event has one owner
   Event& operator=(const Event&) = delete;
@@ -83,6 +85,8 @@ class Event {
   void precede(CudaStream stream) const;
   // True also before the first record(). Throws BackendError, naming `what`, when the device has failed.
   bool is_done(const char* what) const;
+  // The time on the device from `begin` to this event. Both must be timed and done.
+  double milliseconds_since(const Event& begin) const;
 
  private:
   CudaEvent event_ = nullptr;

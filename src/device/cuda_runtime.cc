@@ -41,6 +41,7 @@ CudaRuntime open_runtime() {
   library.find(table.event_destroy, "cudaEventDestroy");
   library.find(table.event_record, "cudaEventRecord");
   library.find(table.event_query, "cudaEventQuery");
+  library.find(table.event_elapsed_time, "cudaEventElapsedTime");
   library.find(table.ipc_get_mem_handle, "cudaIpcGetMemHandle");
   library.find(table.ipc_open_mem_handle, "cudaIpcOpenMemHandle");
   library.find(table.ipc_close_mem_handle, "cudaIpcCloseMemHandle");

@@ -74,6 +74,7 @@ struct CudaRuntime {
   int (*event_destroy)(CudaEvent);
   int (*event_record)(CudaEvent, CudaStream);
   int (*event_query)(CudaEvent);
+  int (*event_elapsed_time)(float* milliseconds, CudaEvent begin, CudaEvent end);
   int (*ipc_get_mem_handle)(CudaMemoryWord*, void*);
   int (*ipc_open_mem_handle)(void**, CudaMemoryWord, unsigned);
   int (*ipc_close_mem_handle)(void*);

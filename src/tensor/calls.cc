@@ -7,17 +7,23 @@
 
 namespace reigen::tensor {
 
-Stream stream_of(const at::Tensor& tensor) {
-  if (tensor.device().is_cpu()) return {};
-  lend_kept_memory();
-  const c10::Stream current = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(tensor.device());
-  return {.device = Device::cuda(tensor.device().index()), .handle = native_handle(current)};
+Stream current_stream(const at::Device& device) {
+  if (device.is_cpu()) return {};
+  const c10::Stream current = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(device);
+  return {.device = Device::cuda(device.index()), .handle = native_handle(current)};
 }
 
-void finish_stream_of(const at::Tensor& tensor) {
-  const c10::impl::VirtualGuardImpl gpus(c10::DeviceType::CUDA);
-  gpus.synchronizeStream(gpus.getStream(tensor.device()));
+Stream stream_of(const at::Tensor& tensor) {
+  if (tensor.device().is_cuda()) lend_kept_memory();
+  return current_stream(tensor.device());
 }
+
+void finish_stream_of(const at::Device& gpu) {
+  const c10::impl::VirtualGuardImpl gpus(c10::DeviceType::CUDA);
+  gpus.synchronizeStream(gpus.getStream(gpu));
+}
+
+void finish_stream_of(const at::Tensor& tensor) { finish_stream_of(tensor.device()); }
 
 void wait_for(const Work& work, const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return work.wait();

@@ -14,6 +14,9 @@
 
 namespace reigen::tensor {
 
+// LibTorch's current stream of the device, which is the CPU or a GPU.
+Stream current_stream(const at::Device& device);
+
 // Returns the value of CallOptions::after for a call on the memory of `tensor`: LibTorch's current stream of its
 // device, which is the CPU or a GPU.
 Stream stream_of(const at::Tensor& tensor);
@@ -22,7 +25,8 @@ Stream stream_of(const at::Tensor& tensor);
 // host.
 void wait_for(const Work& work, const at::Tensor& tensor);
 
-// Waits until the current stream of the tensor's GPU has done all its work.
+// Waits until the current stream of the GPU, or of the tensor's GPU, has done all its work.
+void finish_stream_of(const at::Device& gpu);
 void finish_stream_of(const at::Tensor& tensor);
 
 // Runs the calls, all of which are on memory of the same device as `tensor`.

@@ -10,8 +10,8 @@
 //   timeline.write("trace.json");                            // every rank; rank 0 writes
 //
 // Each rank is shown as a process. The first row of a rank shows its spans, and inside backward the waits for buckets.
-// The rows below show the calls of the rank's communicator while they are in flight, each with its name, the caller's
-// tag and its bytes.
+// The next row shows the spans of the rank's GPU, if there are any. The rows below show the calls of the rank's
+// communicator while they are in flight, each with its name, the caller's tag and its bytes.
 //
 // Times come from the machine's clock. If a rank is on another machine than rank 0 (its kernel has another boot id),
 // its times are corrected by the difference of the two clocks. The difference is measured by 32 round trips. The
@@ -56,6 +56,8 @@ class Timeline {
   };
   [[nodiscard]] Span span(std::string name) { return {*this, std::move(name)}; }
   void add(std::string name, std::int64_t begin, std::int64_t end);
+  // Adds a span of the rank's GPU, which gets a row of its own.
+  void add_of_gpu(std::string name, std::int64_t begin, std::int64_t end);
 
   // Adds the calls that ended since the last call of this function (as far as they are among the communicator's last
   // 1,024 calls), and the waits for `buckets` (DataParallelBase::last_buckets()).
@@ -92,6 +94,7 @@ class Timeline {
 
   Communicator world_;
   std::vector<Event> spans_;
+  std::vector<Event> spans_of_gpu_;
   std::vector<Event> calls_;
   std::vector<std::vector<parallel::BucketTimes>> buckets_;  // one entry for each step
   std::set<std::uint64_t> taken_;                            // numbers of calls that were added, or made earlier

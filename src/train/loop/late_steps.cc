@@ -75,6 +75,11 @@ void LateSteps::end(Step& step) {
                           *step.batch);
   }
   not_finite_.note_numbers(step.noted.step);
+  if (const auto time = device_.of(step.noted.step)) {
+    step.noted.metrics.forward_ms = time->forward * 1e3;
+    step.noted.metrics.backward_ms = time->backward * 1e3;
+    step.noted.metrics.optimizer_ms = time->optimizer * 1e3;
+  }
   losses_.record(step.noted);
 }
 

@@ -21,14 +21,15 @@
 #include "train/loop/own_loss.h"
 #include "train/model/trained_model.h"
 #include "train/run/run.h"
+#include "train/watch/device_times.h"
 #include "train/watch/not_finite.h"
 
 namespace reigen::train {
 
 class LateSteps {
  public:
-  LateSteps(Run& run, const TrainedModel& model, Losses& losses, NotFinite& not_finite)
-      : run_(run), model_(model), losses_(losses), not_finite_(not_finite) {}
+  LateSteps(Run& run, const TrainedModel& model, Losses& losses, NotFinite& not_finite, DeviceTimes& device)
+      : run_(run), model_(model), losses_(losses), not_finite_(not_finite), device_(device) {}
 
   // Collective. Call it after all work of the step was enqueued and the step was counted. Finishes older steps.
   void add(Losses::Noted noted, const OwnLoss& own, const data::Batch& batch, Metrics::Step logged);
@@ -60,6 +61,7 @@ class LateSteps {
   const TrainedModel& model_;
   Losses& losses_;
   NotFinite& not_finite_;
+  DeviceTimes& device_;
   std::deque<Step> steps_;  // from the oldest step to the newest
 };
 

@@ -53,6 +53,7 @@
 #include "train/start/resume.h"
 #include "train/start/run_data.h"
 #include "train/watch/board_watch.h"
+#include "train/watch/device_times.h"
 #include "train/watch/memory_watch.h"
 #include "train/watch/not_finite.h"
 #include "train/watch/replica_watch.h"
@@ -106,15 +107,16 @@ struct Trainer::Impl {
   Evaluation evaluation{run, model};
   Validation validation{run, data, model, lines, callbacks, best};
   NotFinite not_finite{run, model, checkpoints, lines};
-  LateSteps late{run, model, losses, not_finite};
+  DeviceTimes device_times{run, times};
+  LateSteps late{run, model, losses, not_finite, device_times};
   StepGraph graph{run, data, model};
   MemoryWatch memory{run};
   ReplicaWatch replicas{run, model, checkpoints};
   SideBySide side_by_side{run, model};
-  TraceWatch trace{run, files, model, outcome, cycle};
+  TraceWatch trace{run, files, model, device_times, outcome, cycle};
   Ending ending{run, files, data, model, lines, checkpoints, validation, best, memory, times, outcome};
   BoardWatch board{run, data, model, lines};
-  std::vector<Watcher*> watchers = {&replicas, &trace, &memory, &board};
+  std::vector<Watcher*> watchers = {&replicas, &trace, &device_times, &memory, &board};
 
   // While it lives, LibTorch's current device, its stream and its modes are those of this run.
   struct Place {
@@ -349,6 +351,7 @@ bool Trainer::Impl::train() {
     return false;
   }
   side_by_side.close();
+  device_times.finish();
   if (run.config.run.fast_dev == 0) ending.save_last();  // a sweep of learning rates sets fast_dev too
   trace.end_run();
   return true;
@@ -531,6 +534,7 @@ void Trainer::Impl::end_step(const Losses::Step& given, const OwnLoss& own, bool
     values.insert(values.end(), rates.begin(), rates.end());
     losses.take_logged(noted, std::move(values));
     losses.note(std::move(noted));
+    device_times.of(run.done - 1);
   }
   for (Watcher* watcher : watchers) watcher->end_step(run.done);
   callbacks.end_step();

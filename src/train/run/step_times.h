@@ -8,6 +8,13 @@
 
 namespace reigen::train {
 
+// Seconds of a step on a GPU, without the data.
+struct PhaseTimes {
+  double forward = 0;
+  double backward = 0;
+  double optimizer = 0;
+};
+
 // Durations in seconds.
 struct StepTime {
   double step = 0;
@@ -43,6 +50,14 @@ class StepTimes {
     samples_ += samples;
     terms_ += terms;
     seconds_ += time.step;
+  }
+
+  // Replaces the host's times of the phases of a step by those of the GPU. `place`: the number of steps before it.
+  void set_phases(std::size_t place, const PhaseTimes& phases) {
+    if (place >= times_.size()) return;  // the step has failed
+    times_[place].forward = phases.forward;
+    times_[place].backward = phases.backward;
+    times_[place].optimizer = phases.optimizer;
   }
 
   // The first steps warm up caches, memory and threads. mean() and median_step() leave out ten of them, or a quarter of

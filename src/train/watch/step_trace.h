@@ -26,12 +26,15 @@ class StepTrace {
   const StepRange& steps() const { return steps_; }
 
   // Call it at the beginning of each step. `waited` is the number of seconds for which the loop waited for the batch.
-  // In steps outside of the range, lap() and end() do nothing.
-  void begin(std::int64_t step, double waited);
+  // In steps outside of the range, lap() and end() do nothing. Returns whether this is the first traced step.
+  bool begin(std::int64_t step, double waited);
   // Records the time since the last lap(), or since the beginning of the step, under this name.
   void lap(const char* name);
   // `pipeline`: the actions of its last step are spans inside the step. It may be empty.
   void end(const parallel::DataParallelBase& parallel, const parallel::Pipeline& pipeline);
+
+  // Adds a span of the rank's GPU. Times are nanoseconds since 1970.
+  void add_of_gpu(const char* name, std::int64_t begin, std::int64_t end) { timeline_->add_of_gpu(name, begin, end); }
 
   // Whether this step is the last of the range or a later one, and traced steps are not written yet.
   bool is_due(std::int64_t step) const { return timeline_ && step >= steps_.last; }

@@ -44,6 +44,10 @@ void Timeline::add(std::string name, std::int64_t begin, std::int64_t end) {
   spans_.push_back({.name = std::move(name), .begin = begin, .end = end});
 }
 
+void Timeline::add_of_gpu(std::string name, std::int64_t begin, std::int64_t end) {
+  spans_of_gpu_.push_back({.name = std::move(name), .begin = begin, .end = end});
+}
+
 void Timeline::add_communication(const std::vector<parallel::BucketTimes>& buckets) {
   for (comm::PastCall& call : world_.history()) {
     if (call.ended == 0 || !taken_.insert(call.number).second) continue;
@@ -123,6 +127,10 @@ std::string Timeline::own_events(std::int64_t origin, std::int64_t offset) const
           complete({.name = "wait", .begin = bucket.waited_from, .end = bucket.waited_to, .tag = bucket.tag}, kSpanRow);
     }
   }
+  int first_of_calls = kSpanRow + 1;
+  if (!spans_of_gpu_.empty()) text += name_of_row(rank, first_of_calls, "GPU");
+  for (const Event& span : spans_of_gpu_) text += complete(span, first_of_calls);
+  if (!spans_of_gpu_.empty()) ++first_of_calls;
   std::vector<Event> calls = calls_;
   std::stable_sort(calls.begin(), calls.end(), [](const Event& a, const Event& b) { return a.begin < b.begin; });
   std::vector<std::int64_t> busy_until;
@@ -134,10 +142,10 @@ std::string Timeline::own_events(std::int64_t origin, std::int64_t offset) const
     busy_until[row] = call.end;
     Event named = call;
     if (!call.tag.empty()) named.name += " " + call.tag;
-    text += complete(named, kSpanRow + 1 + static_cast<int>(row));
+    text += complete(named, first_of_calls + static_cast<int>(row));
   }
   for (std::size_t row = 0; row < busy_until.size(); ++row) {
-    text += name_of_row(rank, kSpanRow + 1 + static_cast<int>(row), "communication");
+    text += name_of_row(rank, first_of_calls + static_cast<int>(row), "communication");
   }
   return text;
 }
@@ -146,7 +154,7 @@ std::string Timeline::to_json() {
   const auto machines = comm::all_gather_bytes(machine_word(), world_);
   const std::int64_t offset = offset_to_rank_0(world_, machines, now);
   std::int64_t origin = now() + offset;
-  for (const auto* events : {&spans_, &calls_}) {
+  for (const auto* events : {&spans_, &spans_of_gpu_, &calls_}) {
     for (const Event& event : *events) origin = std::min(origin, event.begin + offset);
   }
   world_.all_reduce(&origin, &origin, 1, DataType::kInt64, ReduceOp::kMin, {.tag = "begin of the timeline"});

@@ -31,7 +31,7 @@ void TraceWatch::note_range() {
 }
 
 void TraceWatch::begin_step(std::int64_t step, const data::Batch& /*batch*/, double waited) {
-  if (trace_) trace_->begin(step, waited);
+  if (trace_ && trace_->begin(step, waited)) device_.begin_spans();
 }
 
 void TraceWatch::end_phase(Phase phase) {
@@ -49,6 +49,9 @@ void TraceWatch::end_run() {
 }
 
 bool TraceWatch::write() {
+  for (const DeviceTimes::Span& span : device_.end_spans()) {
+    if (span.phase != Phase::kData) trace_->add_of_gpu(name_of(span.phase), span.begin, span.end);
+  }
   return outcome_.attempt("trace.json", [&] {
     run_.say(trace_->write(files_.directory() / "trace.json"));
     between_steps_.lap();

@@ -10,6 +10,7 @@
 #include "train/model/trained_model.h"
 #include "train/run/run.h"
 #include "train/run/step_times.h"
+#include "train/watch/device_times.h"
 #include "train/watch/step_trace.h"
 #include "train/watch/watcher.h"
 
@@ -19,8 +20,9 @@ class TraceWatch : public Watcher {
  public:
   // `between_steps` measures the time from step to step. The time for writing the trace belongs to no step, so the
   // TraceWatch restarts `between_steps` after writing.
-  TraceWatch(Run& run, const RunFiles& files, const TrainedModel& model, Outcome& outcome, Stopwatch& between_steps)
-      : run_(run), files_(files), model_(model), outcome_(outcome), between_steps_(between_steps) {}
+  TraceWatch(Run& run, const RunFiles& files, const TrainedModel& model, DeviceTimes& device, Outcome& outcome,
+             Stopwatch& between_steps)
+      : run_(run), files_(files), model_(model), device_(device), outcome_(outcome), between_steps_(between_steps) {}
 
   // Throws InvalidArgument if run.trace is not a range of steps.
   void open();
@@ -39,6 +41,7 @@ class TraceWatch : public Watcher {
   Run& run_;
   const RunFiles& files_;
   const TrainedModel& model_;
+  DeviceTimes& device_;
   Outcome& outcome_;
   Stopwatch& between_steps_;
   std::optional<StepTrace> trace_;

@@ -37,6 +37,8 @@ CudaRuntime functions() {
   put(table.event_destroy, &::cudaEventDestroy);
   put(table.event_record, &::cudaEventRecord);
   put(table.event_query, &::cudaEventQuery);
+  put(table.event_elapsed_time,
+      static_cast<cudaError_t (*)(float*, cudaEvent_t, cudaEvent_t)>(&::cudaEventElapsedTime));
   put(table.ipc_get_mem_handle, &::cudaIpcGetMemHandle);
   put(table.ipc_open_mem_handle, &::cudaIpcOpenMemHandle);
   put(table.ipc_close_mem_handle, &::cudaIpcCloseMemHandle);
