@@ -197,7 +197,7 @@ TEST_P(SteadyStepTest, WaitsForNothingAndAllocatesNothing) {
   std::int64_t norms = 0;
   for (const std::vector<Calls>& windows : train(ranks, model.make, run)) {
     ASSERT_EQ(windows.size(), kWindows);
-    bool has_steady_pinned_memory = false;
+    std::int64_t pinned = 0;
     for (const Calls& calls : windows) {
       EXPECT_EQ(calls.waits, 0);
       EXPECT_LE(calls.waits_for_ranks, kSteps * kLateCalls);
@@ -206,12 +206,13 @@ TEST_P(SteadyStepTest, WaitsForNothingAndAllocatesNothing) {
       EXPECT_LE(calls.updates, kSteps * kUpdates);
       EXPECT_LE(calls.norms, kSteps * kNorm);
       EXPECT_EQ(calls.layers, kSteps * kBackwards * layers);
-      // LibTorch keeps as many pinned blocks as were in use at once, which depends on time at first.
-      has_steady_pinned_memory |= calls.pinned == 0;
+      pinned += calls.pinned;
       updates += calls.updates;
       norms += calls.norms;
     }
-    EXPECT_TRUE(has_steady_pinned_memory);
+    // LibTorch keeps as many pinned blocks as were in use at once, and how many are depends on time. So a step may
+    // still need one more than all steps before it, but not every second step.
+    EXPECT_LT(pinned, kSteps * static_cast<std::int64_t>(kWindows) / 2);
   }
   const std::int64_t least = ranks == 1 || run.parallel.shard == "none" ? ranks : 1;
   EXPECT_GE(updates, least * kSteps * static_cast<std::int64_t>(kWindows) * kUpdates);
