@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -110,7 +111,9 @@ void instead(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
     const at::Tensor from = torch::jit::peek(*stack, 0, count).toTensor();
     const c10::IValue device = argument(schema, *stack, "device");
     const at::ScalarType to_type = type.isNone() ? from.scalar_type() : type.toScalarType();
-    const at::Device to_device = device.isNone() ? from.device() : device.toDevice();
+    at::Device to_device = device.isNone() ? from.device() : device.toDevice();
+    if (to_device.is_cuda() && !to_device.has_index())
+      to_device = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getDevice();
     const bool stays = to_type == from.scalar_type() && to_device == from.device();
     give(stays ? from : tensor::away_tensor(from.sizes(), to_type, to_device));
   } else {

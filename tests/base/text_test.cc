@@ -48,7 +48,6 @@ TEST(Text, AShellTakesItAsOneWord) {
   EXPECT_EQ(quote_shell("my runs/it's"), "'my runs/it'\\''s'");
 }
 
-// The test vectors of the hash's authors (draft-eastlake-fnv).
 TEST(Text, TomlReadsItAsOneText) {
   EXPECT_EQ(quote_toml("runs/1"), "\"runs/1\"");
   EXPECT_EQ(quote_toml("a\"b\\c\n\x7f"), "\"a\\\"b\\\\c\\u000A\\u007F\"");
@@ -61,6 +60,7 @@ TEST(Text, TwoColumnsFitATerminal) {
             "  " + word + "\n" + std::string(27, ' ') + word + " " + word + "\n" + std::string(27, ' ') + word + "\n");
 }
 
+// The test vectors of the hash's authors (draft-eastlake-fnv).
 TEST(Hash, IsFnv1a) {
   EXPECT_EQ(fnv1a(""), 0xcbf29ce484222325u);
   EXPECT_EQ(fnv1a("a"), 0xaf63dc4c8601ec8cu);

@@ -303,8 +303,8 @@ TEST(DeviceDataParallel, EveryRankBeginsTheSumsOfAllGroupsInTheSameOrder) {
     };
     parallel(input_of(own.rank, 0).to(there), wait).square().sum().backward();
     recorded.barrier();
-    std::vector<std::string>
-        order;  // "reduce_scatter_v recorded/1": the groups of an axis have names like recorded/1.0
+    // "reduce_scatter_v recorded/1": the groups of an axis have names like recorded/1.0.
+    std::vector<std::string> order;
     for (const flight::ReadOperation& one : flight::read_record(own.recorder->record()).operations) {
       const bool is_sum = one.group.ends_with(".cuda") && one.kind != "broadcast";
       if (is_sum) order.push_back(one.kind + " " + one.group.substr(0, one.group.find('.')));

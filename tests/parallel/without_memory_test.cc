@@ -116,6 +116,33 @@ TEST(ModelsWithoutMemory, NeedSomebodyToSetTheirValues) {
                                            HasSubstr(".initialize"))));
 }
 
+// Two parameters over the same memory would be separated.
+TEST(ModelsWithoutMemory, ShareMemoryAsLittleAsOthers) {
+  const auto texts = errors_on(2, [](Communicator& world) {
+    std::optional<nn::WithoutMemory> without(std::in_place);
+    torch::nn::Sequential model(torch::nn::Linear(3, 3), torch::nn::Linear(3, 3));
+    model->to(here);
+    without.reset();
+    model[1]->as<torch::nn::Linear>()->weight.set_data(model[0]->as<torch::nn::Linear>()->weight);
+    data_parallel(*model, world, {.initialize = [&] { nn::initialize(*model, 5); }});
+  });
+  EXPECT_THAT(texts, Each(HasSubstr("memory shared with 0.weight")));
+}
+
+// As LibTorch's to() does, a GPU without a number is the current one.
+TEST(ModelsWithoutMemory, GoToTheCurrentGpu) {
+  if (!on_gpu) GTEST_SKIP() << "for ranks on GPUs";
+  on_ranks(2, [](Communicator& world) -> Tensors {
+    std::optional<nn::WithoutMemory> without(std::in_place);
+    torch::nn::Linear model(3, 2);
+    model->to(torch::kCUDA);
+    without.reset();
+    auto parallel = data_parallel(*model, world, {.initialize = [&] { nn::initialize(*model, 5); }});
+    EXPECT_EQ(model->weight.device(), here);
+    return {model->weight.detach()};
+  });
+}
+
 TEST(ModelsWithoutMemory, AreSoOnAllRanksOrOnNone) {
   const auto texts = errors_on(2, [](Communicator& world) {
     std::optional<nn::WithoutMemory> without;

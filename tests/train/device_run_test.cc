@@ -147,6 +147,31 @@ TEST_F(DeviceRunTest, TimesAreThoseOfTheGpu) {
   }
 }
 
+// The steps after the checkpoint are made twice. Their times are those of the second time, and the trace has them all.
+TEST_F(DeviceRunTest, TimesAreThoseOfTheGpuAfterARollback) {
+  Config run = config("run");
+  run.train.not_finite = "rollback";
+  run.checkpoint.every_steps = 2;
+  run.run.trace = "3:8";
+  fit_on("cuda:0", 1, run, [](int, SmallTask& task, TrainerOptions& options) {
+    options.callbacks = {std::make_shared<Slow>()};
+    task.poison_gradient_call = 4;
+  });
+  const auto lines = lines_of(root_ / "run");
+  ASSERT_EQ(lines.size(), 9U);
+  for (const auto& line : lines) {
+    const double least = line.contains("skipped") ? 0 : 19;
+    EXPECT_GE(line["optimizer_ms"].get<double>(), least) << line;
+  }
+  int rows = 0;
+  const nlohmann::json trace = nlohmann::json::parse(read_file(root_ / "run" / "trace.json"))["traceEvents"];
+  for (const auto& event : trace) {
+    const bool is_slow = event["name"] == "gradient norm" && event["dur"].get<double>() > 19'000;
+    rows += is_slow ? 1 : 0;
+  }
+  EXPECT_GE(rows, 5);
+}
+
 // One rank, and four, with what other tests run on two ranks.
 TEST_F(DeviceRunTest, TrainsTheModelOfTheCpuOnOtherNumbersOfRanks) {
   using Change = std::function<void(Config&)>;

@@ -217,7 +217,8 @@ void StoreControl::require_alive(const std::vector<int>& ranks) const {
 
 // agree() completes the forming of join(), so this is a forming of its own.
 void StoreControl::together(const std::function<void(const std::function<void()>& look)>& body) {
-  const GroupOptions& o = channel_->options;
+  GroupOptions o = channel_->options;
+  o.join_timeout += 2 * kJoinSlice;  // so that a body that waits too long says so itself
   Forming forming(o, "/together", kJoinSlice, [this](const std::vector<int>& missing) { require_alive(missing); });
   std::vector<int> others;
   for (int q = 0; q < o.size; ++q) {
@@ -232,6 +233,8 @@ void StoreControl::together(const std::function<void(const std::function<void()>
     });
   } catch (const Error& error) {
     forming.end_for_all(error);
+  } catch (const std::exception& error) {
+    forming.end_for_all(Error(ExitCode::kBug, error.what()));
   }
   forming.complete();
 }

@@ -47,8 +47,9 @@ class StoreControl {
   // Either all ranks go on or none does. `failure` describes what failed on this rank; it is empty if nothing failed.
   // If anything failed on any rank, every rank throws BackendError with the first failure.
   void agree(const std::string& failure);
-  // Runs body() on every rank. If it throws on one rank, every rank throws this error. If a rank dies meanwhile, every
-  // other rank throws PeerLost. For this a body that waits calls `look` again and again.
+  // Runs body() on every rank. If it throws on one rank, every rank throws this error. If a rank dies meanwhile, the
+  // ranks of its machine see it, and every rank throws PeerLost. For this a body that waits calls `look` again and
+  // again. A body must end within join_timeout.
   void together(const std::function<void(const std::function<void()>& look)>& body);
   // Called when the group has formed. From now on the thread talks to the store for the group.
   void start();

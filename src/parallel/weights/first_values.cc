@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "nn/skip_writes.h"
 #include "parallel/buffer_sync.h"
 #include "reigen/base/error.h"
@@ -47,10 +48,9 @@ void OnHost::take(at::Tensor tensor) {
   if (!tensor.is_cuda() || tensor.numel() == 0) return;
   const tensor::Uncaught whole(tensor::Where::kUse);  // the weights may be divided
   const at::Tensor own = tensor.detach();
-  const at::Tensor host = at::empty(own.sizes(), own.options().device(at::kCPU));
-  if (!tensor::is_away(own)) host.copy_(own);
+  REIGEN_ASSERT(!tensor::is_away(own), "a tensor without memory cannot be copied to the host");
   taken_.emplace_back(tensor, own);
-  tensor.set_data(host);
+  tensor.set_data(own.cpu());
 }
 
 void OnHost::finish() {

@@ -37,8 +37,7 @@ class OnHost {
   OnHost(const OnHost&) = delete;  // only one object may give the memory back
   OnHost& operator=(const OnHost&) = delete;
 
-  // Copies the tensor to the host. Does nothing for a tensor of the CPU. A tensor without memory gets memory of the
-  // host without values.
+  // Copies the tensor, which has memory, to the host. Does nothing for a tensor of the CPU.
   void take(at::Tensor tensor);
   // Copies the tensors to the GPU, into the memory that they had before. If it is not called (after an error), the
   // destructor gives the tensors this memory as it was.

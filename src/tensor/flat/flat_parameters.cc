@@ -75,7 +75,12 @@ void check_overlaps(const std::vector<NamedParameter>& parameters) {
   std::vector<Extent> extents;
   for (const NamedParameter& entry : parameters) {
     const at::Tensor& tensor = entry.parameter;
-    if (tensor.numel() == 0 || is_away(tensor)) continue;
+    if (tensor.numel() == 0) continue;
+    if (tensor.is_cuda() && is_away(tensor)) {  // it has no address, so its storage stands for it
+      const auto* storage = reinterpret_cast<const char*>(tensor.storage().unsafeGetStorageImpl());
+      extents.push_back({storage, storage + 1, &entry.name});
+      continue;
+    }
     std::int64_t last = 0;
     for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
     const auto* begin = static_cast<const char*>(tensor.const_data_ptr());

@@ -361,6 +361,7 @@ bool Trainer::Impl::train() {
 void Trainer::Impl::go_back() {
   run.config.run.dir = files.directory().string();
   late.drop();
+  device_times.begin_again();
   run.metrics = Metrics();
   side_by_side.close();
   graph.drop();
@@ -477,7 +478,8 @@ void Trainer::Impl::make_step(const data::Batch& batch, double waited) {
   const bool is_late = model.optimization().reads_late();
   if (!is_late) {
     judge(given, own.value(), gradients, batch);
-    if (!model.ranks_differ()) time.exposed += lap(Phase::kLoss);
+    // On a GPU this time is mostly that of waiting for backward, and not for other ranks.
+    if (!model.ranks_differ()) (run.device.is_cuda() ? time.optimizer : time.exposed) += lap(Phase::kLoss);
   }
   if (given.skipped) {
     not_finite.skip();

@@ -61,9 +61,11 @@ void DeviceTimes::take(Step step) {
     };
     spans_.push_back({step.marks[i].phase, at(begin), at(end)});
   }
-  times_.set_phases(step.place, time);
-  known_.emplace_back(step.step, time);
-  if (known_.size() > kKnown) known_.pop_front();
+  if (run_.config.mesh.pp == 1) {
+    times_.set_phases(step.place, time);
+    known_.emplace_back(step.step, time);
+    if (known_.size() > kKnown) known_.pop_front();
+  }
   for (Mark& one : step.marks) unused_.push_back(std::move(one.event));
 }
 
@@ -81,6 +83,12 @@ void DeviceTimes::finish() {
   if (steps_.empty()) return;
   tensor::finish_stream_of(run_.device);
   of(steps_.back().step);
+}
+
+void DeviceTimes::begin_again() {
+  finish();
+  steps_.clear();
+  known_.clear();
 }
 
 void DeviceTimes::begin_spans() {

@@ -2,7 +2,7 @@
 // phases. The host does not wait for the events, so the times of a step are known only after the step.
 //
 // A phase also contains the time in which the stream waits: for other ranks, or for the host to enqueue more work.
-// On the CPU nothing is measured.
+// Nothing is measured on the CPU, and the phases of a pipeline (mesh.pp) are not: its forwards and backwards alternate.
 // Thread rule: used only by the thread of its rank.
 #pragma once
 
@@ -39,6 +39,9 @@ class DeviceTimes : public Watcher {
   std::optional<PhaseTimes> of(std::int64_t step);
   // Waits until the GPU has ended all steps, and takes their times.
   void finish();
+  // Forgets the numbers of all steps, because the run goes back to a checkpoint and makes some of them again. Waits as
+  // finish() does.
+  void begin_again();
 
   // Keeps the phases of the steps that begin from now on as spans of time. Waits until the GPU has done all its work,
   // because only then the clocks of the GPU and of the host can be compared.

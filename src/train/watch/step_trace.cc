@@ -46,16 +46,14 @@ StepRange parse_step_range(const std::string& text) {
                                .fix = "--run.trace 10:15"});
 }
 
-bool StepTrace::begin(std::int64_t step, double waited) {
+void StepTrace::begin(std::int64_t step, double waited) {
   step_ = step;
-  if (step < steps_.first || step > steps_.last) return false;
-  const bool is_first = !timeline_;
-  if (is_first) {
+  if (step < steps_.first || step > steps_.last) return;
+  if (!timeline_) {
     timeline_.emplace(world_);
     first_ = step;
   }
   begin_ = last_lap_ = Timeline::now() - static_cast<std::int64_t>(waited * 1e9);
-  return is_first;
 }
 
 void StepTrace::lap(const char* name) {

@@ -26,8 +26,8 @@ class StepTrace {
   const StepRange& steps() const { return steps_; }
 
   // Call it at the beginning of each step. `waited` is the number of seconds for which the loop waited for the batch.
-  // In steps outside of the range, lap() and end() do nothing. Returns whether this is the first traced step.
-  bool begin(std::int64_t step, double waited);
+  // In steps outside of the range, lap() and end() do nothing.
+  void begin(std::int64_t step, double waited);
   // Records the time since the last lap(), or since the beginning of the step, under this name.
   void lap(const char* name);
   // `pipeline`: the actions of its last step are spans inside the step. It may be empty.

@@ -31,15 +31,28 @@ void TraceWatch::note_range() {
 }
 
 void TraceWatch::begin_step(std::int64_t step, const data::Batch& /*batch*/, double waited) {
-  if (trace_ && trace_->begin(step, waited)) device_.begin_spans();
+  if (!trace_) return;
+  begin_spans_before(step);
+  trace_->begin(step, waited);
 }
 
 void TraceWatch::end_phase(Phase phase) {
   if (trace_) trace_->lap(name_of(phase));
 }
 
+// Called before the steps, so that the wait for the GPU belongs to none of them.
+void TraceWatch::begin_spans_before(std::int64_t step) {
+  if (has_spans_ || step < trace_->steps().first || step > trace_->steps().last) return;
+  has_spans_ = true;
+  device_.begin_spans();
+}
+
 void TraceWatch::end_step(std::int64_t step) {
   if (!trace_) return;
+  if (step + 1 == trace_->steps().first) {
+    begin_spans_before(step + 1);
+    between_steps_.lap();
+  }
   trace_->end(model_.parallel(), model_.pipeline());
   if (trace_->is_due(step) && !failed_) failed_ = !write();
 }

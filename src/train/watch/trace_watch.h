@@ -37,6 +37,7 @@ class TraceWatch : public Watcher {
 
  private:
   bool write();
+  void begin_spans_before(std::int64_t step);
 
   Run& run_;
   const RunFiles& files_;
@@ -45,7 +46,8 @@ class TraceWatch : public Watcher {
   Outcome& outcome_;
   Stopwatch& between_steps_;
   std::optional<StepTrace> trace_;
-  bool failed_ = false;  // the first attempt failed; end_run() tries once more
+  bool has_spans_ = false;  // begin_spans() was called
+  bool failed_ = false;     // the first attempt failed; end_run() tries once more
 };
 
 }  // namespace reigen::train
