@@ -95,6 +95,12 @@ void make_directories(const fs::path& path) {
                .got = fmt::format("a symbolic link that leads nowhere, to {}", fs::read_symlink(path, error).string()),
                .fix = "mount or make what it leads to, or remove the link"});
   }
+  if (fs::exists(path, error)) {
+    throw IoError(Report{.what = fmt::format("cannot create the directory {}", path.string()),
+                         .got = "a file with this name",
+                         .fix = "choose another directory"},
+                  ExitCode::kOutputLocked);
+  }
   fs::create_directory(path, error);
   if (error) fail(fmt::format("cannot create {}", path.string()), error.value());
   sync_directory(parent);  // else a crash could remove the directory with everything that was fsynced in it

@@ -94,7 +94,7 @@ void read_file(const std::string& path, Told& told) {
     root = toml::parse(format::read_text(path, "configuration file", kFileMax), path);
   } catch (const toml::parse_error& error) {
     throw InvalidArgument(Report{.what = fmt::format("{}: {}", place(path, error.source()), error.description()),
-                                 .fix = "write sections and keys as --print-config does"});
+                                 .fix = "correct this place; --print-config shows how a file is written"});
   }
   const auto names = names_of(table, [](const Field& field) { return field.name(); });
   const auto sections = names_of(table, [](const Field& field) { return field.section; });
@@ -193,7 +193,8 @@ bool is_help(const std::string& word) { return word == "--help" || word == "-h";
 int ranks_of(const std::string& text) {
   const auto number = base::parse<int>(text);
   if (number && *number >= 1) return *number;
-  throw InvalidArgument(Report{.what = fmt::format("-n {}: must be a whole number of at least 1", text)});
+  throw InvalidArgument(
+      Report{.what = fmt::format("-n {}: must be a whole number of at least 1", text), .fix = "-n 2"});
 }
 
 constexpr std::int64_t kNotSet = -1;

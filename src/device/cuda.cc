@@ -27,7 +27,9 @@ std::string reason_of(int code) {
   int runtime = 0;
   if (code == kCudaInsufficientDriver && cuda_runtime().driver_get_version(&driver) == kCudaSuccess &&
       cuda_runtime().runtime_get_version(&runtime) == kCudaSuccess) {
-    reason += fmt::format("; the driver runs CUDA {}, the runtime is {}", version_text(driver), version_text(runtime));
+    reason += driver == 0 ? "; there is no driver of NVIDIA, or it is not loaded"
+                          : fmt::format("; the driver runs CUDA {}, the runtime is {}", version_text(driver),
+                                        version_text(runtime));
   }
   return reason;
 }

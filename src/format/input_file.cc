@@ -60,12 +60,14 @@ std::string read_text(const std::filesystem::path& path, const char* what, std::
   const bool has_limit = largest != std::numeric_limits<std::uint64_t>::max();
   const std::string limit = has_limit ? " of at most " + format_bytes(largest) : "";
   const auto refuse = [&](const std::string& got) {
-    throw DataError(Report{
-        .what = fmt::format("'{}' is no {}", path.string(), what), .got = got, .expected = "a regular file" + limit});
+    throw DataError(Report{.what = fmt::format("'{}' is no {}", path.string(), what),
+                           .got = got,
+                           .expected = "a regular file" + limit,
+                           .fix = "check the path"});
   };
   std::error_code none;
   if (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none))
-    refuse("another kind of file");
+    refuse(std::filesystem::is_directory(path, none) ? "a folder" : "a device, pipe or socket");
   const InputFile file(path);
   if (file.size() > largest) refuse(format_bytes(file.size()));
   std::string text(file.size(), '\0');

@@ -41,6 +41,17 @@ class Regression : public Task, public DataModule {
   TwoInputsNet net_;
 };
 
+// training_step() gives no mean, or one that depends on no weight.
+template <bool detaches>
+class NoLoss final : public Regression {
+ public:
+  using Regression::Regression;
+  at::Tensor training_step(const data::Samples& batch) override {
+    const at::Tensor loss = Regression::training_step(batch);
+    return detaches ? loss.detach() : at::stack({loss, loss, loss});
+  }
+};
+
 class OwnTaskTest : public TrainerTest {
  protected:
   template <class MyTask>
@@ -62,6 +73,12 @@ class OwnTaskTest : public TrainerTest {
     return "";
   }
 };
+
+TEST_F(OwnTaskTest, AStepWithoutALossIsNamed) {
+  EXPECT_THAT(refusal<NoLoss<false>>(config("three")),
+              AllOf(HasSubstr("training_step() returns no loss, in step 1"), HasSubstr("a tensor of shape [3]")));
+  EXPECT_THAT(refusal<NoLoss<true>>(config("detached")), HasSubstr("a number that depends on no weight"));
+}
 
 TEST_F(OwnTaskTest, SeveralTensorsTrainTheSameModelOnAnyNumberOfRanks) {
   std::vector<double> expected;

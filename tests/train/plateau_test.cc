@@ -155,6 +155,9 @@ TEST(SummaryText, SaysWhereDataAreTheBottleneck) {
               HasSubstr("bottleneck     steps wait for batches 34 % of the time: --data.workers 4 (now 2)"));
   summary.mean.data = 0.005;
   EXPECT_THAT(to_text(summary), Not(HasSubstr("bottleneck")));
+  summary.mean.data = 0.5 * summary.mean.step;
+  summary.cores = 2;
+  EXPECT_THAT(to_text(summary), HasSubstr("steps wait for batches 50 % of the time, with 2 workers on 2 cores"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/machine/file_system.h"
+#include "checkpoint/directory.h"
 #include "harness/no_locks.h"
 #include "reigen/base/error.h"
 
@@ -81,6 +82,17 @@ TEST_F(RunDirectories, OneRunAtATimeAndNoneOverAnother) {
   std::ofstream("file") << "x";
   EXPECT_THAT(refusal("file"), HasSubstr("something else of that name"));
   EXPECT_THAT(refusal("file/run", false, ExitCode::kIo), HasSubstr("Not a directory"));
+}
+
+TEST_F(RunDirectories, AFileIsNoDirectory) {
+  std::ofstream("file") << "text";
+  try {
+    checkpoint::make_directories("file/run");
+    ADD_FAILURE();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kOutputLocked);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("the directory"), HasSubstr("a file with this name")));
+  }
 }
 
 TEST_F(RunDirectories, OnlyWhatTheStartMadeIsTakenBack) {

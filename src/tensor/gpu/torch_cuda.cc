@@ -13,8 +13,8 @@ void open_torch_cuda() {
       {.name = "LibTorch's part for GPUs",
        .files = {"libtorch_cuda.so"},
        .folders = device::folders_beside_torch(),
-       .fix = "install a LibTorch with CUDA and the libraries that it needs: pip install torch, which brings nvidia-*; "
-              "or stay with the cpu",
+       .fix = "take a LibTorch with CUDA, which stays where it is: pip install torch (brings nvidia-*), and build with "
+              "REIGEN_TORCH=FOLDER/torch; or stay with the cpu",
        .is_global = true});
 }
 

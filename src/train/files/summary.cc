@@ -127,8 +127,13 @@ std::string to_text(const Summary& s) {
   }
   constexpr double kMuch = 0.1;  // of a step
   if (s.mean.step > 0 && s.mean.data > kMuch * s.mean.step) {
-    text += fmt::format("  bottleneck     steps wait for batches {:.0f} % of the time: --data.workers {} (now {})\n",
-                        100 * s.mean.data / s.mean.step, std::clamp(2 * s.data_workers, 1, 64), s.data_workers);
+    // More workers than cores only take time from the training.
+    const int more = std::min(std::clamp(2 * s.data_workers, 1, 64), s.cores);
+    text += fmt::format(
+        "  bottleneck     steps wait for batches {:.0f} % of the time{}\n", 100 * s.mean.data / s.mean.step,
+        more > s.data_workers
+            ? fmt::format(": --data.workers {} (now {})", more, s.data_workers)
+            : fmt::format(", with {} on {}", base::counted(s.data_workers, "worker"), base::counted(s.cores, "core")));
   }
   if (s.pipeline) {
     text += fmt::format(

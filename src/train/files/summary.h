@@ -49,6 +49,7 @@ struct Summary {
   std::optional<Flops> flops = {};
   StepTime mean = {};
   int data_workers = 1;     // threads that made samples at the end
+  int cores = 64;           // that a rank may use
   double first_step_s = 0;  // from the start of the process to the end of the first optimizer step
   double wall_s = 0;        // from the start of the process to the summary
   std::vector<std::int64_t> peak_rss_bytes = {};  // one entry for each rank

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/core_share_of.h"
 #include "reigen/format/atomic_file.h"
 #include "reigen/schedule/picture.h"
 #include "reigen/train/gemm_peak.h"
@@ -147,6 +148,7 @@ Summary Ending::summarize() {
                   .validation_text = figures_ ? run_.task.describe(*figures_) : "",
                   .mean = times_.mean(),
                   .data_workers = data_.loader().workers(),
+                  .cores = comm::core_share_of(run_.world).threads,
                   .first_step_s = first_step_s_,
                   .wall_s = process_age_seconds(),
                   .directory = files_.directory()};

@@ -240,6 +240,17 @@ void Trainer::Impl::begin() {
   data.open(files.found());
   trace.note_range();
   const checkpoint::Checkpoint* found = files.found();
+  if (found != nullptr && run.rollbacks == 0 && run.total < run.done) {
+    const std::string directory = base::quote_shell(files.directory().string());
+    throw common(InvalidArgument(Report{
+        .what = fmt::format("the checkpoint is of step {}, and the options ask for fewer steps", run.done),
+        .got = fmt::format("{}, by train.epochs {} and train.max_steps {}", base::counted(run.total, "step"),
+                           run.config.train.epochs, run.config.train.max_steps),
+        .expected = fmt::format("at least {} steps", run.done),
+        .fix = fmt::format("give the options with which the run began: --config {}/config.toml; or begin another "
+                           "run in another --run.dir",
+                           directory)}));
+  }
   model.make({.from = found,
               .other_strategy = found != nullptr ? what_differs_in_strategy(*found, data.described()) : "",
               .global_batch = data.loader().global_batch(),

@@ -2,12 +2,15 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <optional>
 
 #include "base/philox.h"
 #include "nn/failed_unit.h"
+#include "reigen/base/error.h"
 #include "reigen/nn/stand_in.h"
 #include "train/model/device.h"
 #include "train/model/precision.h"
@@ -34,7 +37,16 @@ data::Samples samples_of(const Run& run, const data::MicroBatch& part) { return 
 // The mean loss of a micro-batch. What the task logs counts for the terms of the micro-batch.
 at::Tensor training_step(Run& run, const data::MicroBatch& part) {
   run.metrics.begin_batch(part.terms);
-  return run.task.training_step(samples_of(run, part));
+  at::Tensor loss = run.task.training_step(samples_of(run, part));
+  const bool is_number = loss.defined() && loss.numel() == 1;
+  if (is_number && loss.requires_grad()) return loss;
+  throw InvalidArgument(
+      Report{.what = fmt::format("training_step() returns no loss, in step {}", run.done + 1),
+             .got = !loss.defined() ? "an undefined tensor"
+                    : is_number     ? "a number that depends on no weight (detach(), or a NoGradGuard)"
+                                    : fmt::format("a tensor of shape [{}]", fmt::join(loss.sizes(), ", ")),
+             .expected = "one number that depends on the weights, the mean over the batch",
+             .fix = "end training_step() with a loss such as torch::cross_entropy_loss(scores, batch.target)"});
 }
 
 // The tensor on which backward is called.
