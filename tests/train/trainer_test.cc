@@ -151,21 +151,6 @@ TEST_F(TrainerTest, AWishToStopBreaksOffTheValidationBetweenEpochs) {
   EXPECT_EQ(losses("parts"), losses("whole"));
 }
 
-// Somebody who resumes a run without its flags must not end it.
-TEST_F(TrainerTest, ARunIsNotCutByAResumeThatAsksForLess) {
-  fit(2, config("run"));
-  const std::string options = read_file(root_ / "run" / "config.toml");
-  const std::string figures = read_file(root_ / "run" / "summary.json");
-  Config less = config("run");
-  less.run.resume = "true";
-  less.train.epochs = 1;
-  EXPECT_EQ(failure(2, less), ExitCode::kConfiguration);
-  EXPECT_THAT(failure_text_, AllOf(HasSubstr("the checkpoint is of step 9"),
-                                   HasSubstr("got: 3 steps, by train.epochs 1"), HasSubstr("config.toml")));
-  EXPECT_EQ(read_file(root_ / "run" / "config.toml"), options);
-  EXPECT_EQ(read_file(root_ / "run" / "summary.json"), figures);
-}
-
 TEST_F(TrainerTest, AFinishedRunGoesOnOnlyWhenAskedForMore) {
   fit(2, config("run"));
   const std::string before = model("run");

@@ -118,16 +118,6 @@ struct Trainer::Impl {
   BoardWatch board{run, data, model, lines};
   std::vector<Watcher*> watchers = {&replicas, &trace, &device_times, &memory, &board};
 
-  // While it lives, LibTorch's current device, its stream and its modes are those of this run.
-  struct Place {
-    Place(const Run& run, const std::optional<c10::Stream>& own_stream)
-        : device(run.device.is_cuda() ? std::optional(run.device) : std::nullopt),
-          stream(own_stream),
-          arithmetic(run.config.train, run.device) {}
-    c10::OptionalDeviceGuard device;
-    c10::OptionalStreamGuard stream;
-    Arithmetic arithmetic;
-  };
   std::optional<c10::Stream> own_stream;
   bool is_open = false;
   bool computed = false;  // this step's forward and backward were made
@@ -188,7 +178,7 @@ void Trainer::Impl::open() {
 
 FitResult Trainer::Impl::fit() {
   open();
-  const Place place(run, own_stream);
+  const PlaceOfRun place(run.config.train, run.device, own_stream);
   begin();
   FitResult result{.directory = files.directory()};
   result.already_done = files.found() != nullptr && run.done >= run.total;
@@ -240,17 +230,8 @@ void Trainer::Impl::begin() {
   data.open(files.found());
   trace.note_range();
   const checkpoint::Checkpoint* found = files.found();
-  if (found != nullptr && run.rollbacks == 0 && run.total < run.done) {
-    const std::string directory = base::quote_shell(files.directory().string());
-    throw common(InvalidArgument(Report{
-        .what = fmt::format("the checkpoint is of step {}, and the options ask for fewer steps", run.done),
-        .got = fmt::format("{}, by train.epochs {} and train.max_steps {}", base::counted(run.total, "step"),
-                           run.config.train.epochs, run.config.train.max_steps),
-        .expected = fmt::format("at least {} steps", run.done),
-        .fix = fmt::format("give the options with which the run began: --config {}/config.toml; or begin another "
-                           "run in another --run.dir",
-                           directory)}));
-  }
+  if (found != nullptr && run.rollbacks == 0)
+    require_as_many_steps(run.config.train, run.total, run.done, files.directory());
   model.make({.from = found,
               .other_strategy = found != nullptr ? what_differs_in_strategy(*found, data.described()) : "",
               .global_batch = data.loader().global_batch(),
@@ -295,7 +276,7 @@ auto Trainer::Impl::evaluate(const Body& body) {
   const bool is_bare = !model.is_made() && !wants_resume(run.config) && run.config.run.weights.empty();
   if (is_bare) return body();
   open();
-  const Place place(run, own_stream);
+  const PlaceOfRun place(run.config.train, run.device, own_stream);
   begin_evaluation();
   return body();
 }

@@ -3,6 +3,10 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+
+#include <optional>
 
 #include "base/machine/available_memory.h"
 #include "reigen/comm/communicator.h"
@@ -45,6 +49,15 @@ class Arithmetic {
   static void set(const Modes& modes);
 
   const bool changes_modes_;
+};
+
+// While it lives, LibTorch's current device, its stream and its modes are those of the run.
+struct PlaceOfRun {
+  PlaceOfRun(const TrainConfig& config, const at::Device& place, const std::optional<c10::Stream>& own_stream)
+      : device(place.is_cuda() ? std::optional(place) : std::nullopt), stream(own_stream), arithmetic(config, place) {}
+  c10::OptionalDeviceGuard device;
+  c10::OptionalStreamGuard stream;
+  Arithmetic arithmetic;
 };
 
 // cuBLAS gives the same bits in each run only with workspaces of fixed sizes, and LibTorch demands that a variable of

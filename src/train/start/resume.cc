@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "reigen/base/error.h"
 #include "train/run/best_checkpoint.h"
 #include "train/start/meaning.h"
@@ -297,6 +298,21 @@ std::string what_differs_in_strategy(const checkpoint::Checkpoint& found,
     if (was != value) return fmt::format("{} is {}; it was {}", key, value, was);
   }
   return "";
+}
+
+void require_as_many_steps(const TrainConfig& config, std::int64_t total, std::int64_t done,
+                           const fs::path& directory) {
+  if (total >= done) return;
+  InvalidArgument error(
+      Report{.what = fmt::format("the checkpoint is of step {}, and the options ask for fewer steps", done),
+             .got = fmt::format("{}, by train.epochs {} and train.max_steps {}", base::counted(total, "step"),
+                                config.epochs, config.max_steps),
+             .expected = fmt::format("at least {} steps", done),
+             .fix = fmt::format("give the options with which the run began: --config {}; or begin another run in "
+                                "another --run.dir",
+                                base::quote_shell((directory / "config.toml").string()))});
+  error.mark_common();
+  throw error;
 }
 
 }  // namespace reigen::train

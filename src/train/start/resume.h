@@ -45,6 +45,12 @@ std::vector<std::string> require_compatible(const checkpoint::Checkpoint& found,
                                             const std::map<std::string, std::string>& options,
                                             const data::Meaning& meaning, std::optional<std::int64_t> global_batch);
 
+// Throws InvalidArgument with exit code 78 if the options ask for fewer steps than the run in `directory` has made:
+// somebody has resumed it without its options, and the run would be written as ended.
+// `total`: the steps that the options ask for; `done`: those of the checkpoint.
+void require_as_many_steps(const TrainConfig& config, std::int64_t total, std::int64_t done,
+                           const std::filesystem::path& directory);
+
 // Says why the strategy's state in the checkpoint does not fit this run's strategy. Returns an empty text if it fits. A
 // run may be resumed with another strategy, or with other options of its strategy, but the strategy then begins with a
 // new state.
